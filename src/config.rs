@@ -1,0 +1,156 @@
+//! Owns `sources.toml`: what the file says, whether it is right, and the checked [`Config`] the rest of the program runs on.
+//! It starts nothing and does no I/O of its own: variables, files and commands are reached through a [`Lookup`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::name::SourceId;
+
+/// A configuration that has been checked. Faulty sources are in it as [`SourceEntry::Misconfigured`].
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub relay: RelayConfig,
+    /// Sorted by id.
+    pub sources: Vec<SourceEntry>,
+    /// Every fault of the file, in file order; those of a source are also told in its entry.
+    pub faults: Vec<Fault>,
+}
+
+#[derive(Debug, Clone)]
+pub struct RelayConfig {
+    pub exposure: Exposure,
+    /// `source/tool` globs of the tools shown in every exposure.
+    pub always_visible: Vec<String>,
+    /// The control-plane tools to show instead of the exposure's own set; empty = the exposure's own.
+    pub menu: Vec<String>,
+    /// `None`: the platform's state directory.
+    pub state_dir: Option<PathBuf>,
+    /// Whether drawers opened over stdio are remembered across runs.
+    pub remember: bool,
+    /// The longest message on any hop, in bytes.
+    pub max_message_bytes: usize,
+    /// How many sources may be starting at once.
+    pub max_starting: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Exposure {
+    Toolsets,
+    Eager,
+}
+
+#[derive(Debug, Clone)]
+pub enum SourceEntry {
+    Usable(Box<SourceConfig>),
+    Misconfigured(BadSource),
+}
+
+/// A source entry with faults: listed, never started.
+#[derive(Debug, Clone)]
+pub struct BadSource {
+    pub id: SourceId,
+    pub name: String,
+    pub provider: String,
+    pub summary: Option<String>,
+    /// One sentence that names the key, the cause and the remedy of each fault.
+    pub reason: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct SourceConfig {
+    pub id: SourceId,
+    pub name: String,
+    pub provider: String,
+    pub summary: Option<String>,
+    pub enabled: bool,
+    pub launch: Launch,
+    pub start: Start,
+    /// `None` = never stopped for being idle.
+    pub idle_stop: Option<Duration>,
+    pub start_timeout: Duration,
+    pub limits: CallLimits,
+    pub max_in_flight: usize,
+    /// The prefix of directly exposed names; empty = bare names.
+    pub prefix: String,
+    pub unlisted: Unlisted,
+    pub rules: ToolRules,
+    pub era: EraChoice,
+    /// A hash over what makes this the same program (command, args, env, cwd as written, never expanded): the key under
+    /// which its listing and its era are remembered.
+    pub fingerprint: String,
+}
+
+/// How to launch a source over stdio.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub command: Template,
+    pub args: Vec<Template>,
+    pub env: BTreeMap<String, Template>,
+    pub inherit_env: InheritEnv,
+    /// Absolute, or relative to `base`.
+    pub cwd: Option<Template>,
+    /// The folder of the configuration file: relative commands and working directories start here.
+    pub base: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InheritEnv {
+    /// The safe minimum and these.
+    Named(Vec<String>),
+    All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    OnDemand,
+    AtStart,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlisted {
+    Refuse,
+    Forward,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EraChoice {
+    Auto,
+    Modern,
+    Legacy,
+}
+
+/// How long one call may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Without progress; progress resets it.
+    pub idle: Duration,
+    /// The hard maximum.
+    pub total: Duration,
+}
+
+/// What the configuration says about a source's tools.
+#[derive(Debug, Clone, Default)]
+pub struct ToolRules {
+    pub read_only: bool,
+    /// Globs; empty = everything.
+    pub allow: Vec<String>,
+    /// Globs; deny wins.
+    pub deny: Vec<String>,
+    pub tools: BTreeMap<String, ToolOverride>,
+}
+
+/// `tool.NAME = { .. }`.
+#[derive(Debug, Clone, Default)]
+pub struct ToolOverride {
+    pub read_only: Option<bool>,
+    pub description: Option<String>,
+    pub hidden: bool,
+    pub call_timeout: Option<Duration>,
+}
+
+pub use check::{Fault, check};
+pub use lookup::{Expanded, ExpandError, Lookup, Template};
+
+mod check;
+mod lookup;

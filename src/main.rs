@@ -1,0 +1,3 @@
+//! Arguments, then the run, then the exit code.
+
+fn main() {}
