@@ -1,0 +1,311 @@
+//! Owns the world: which listings are in force, what the catalog is made of, which toolsets are open; one loop over events.
+//! It carries no call and never waits for a source.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::toolset::{Outline, ToolsetSpec};
+use crate::catalog::{Catalog, Listing, Toolset};
+use crate::config::{Config, SourceEntry, ToolRules};
+use crate::name::SourceId;
+use crate::snapshot::{OpenToolsets, Principal, Snapshot};
+use crate::source::{Source, SourceEvent};
+use crate::store::{Kept, Key, Recalled, Remembered, Store};
+
+/// How many events may wait: changes are rare, and whoever sends one may wait.
+const EVENTS: usize = 256;
+
+/// What the control plane is told and asked.
+enum Event {
+    Source(SourceEvent),
+    /// Listings of earlier runs have been read.
+    Recalled(Vec<(Key, Listing)>),
+    SetOpen { principal: Principal, toolset: SourceId, open: bool, done: oneshot::Sender<bool> },
+}
+
+/// The way to the control plane. Cheap to clone.
+#[derive(Clone)]
+pub struct Control {
+    events: mpsc::Sender<Event>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+}
+
+impl Control {
+    /// The world as it is now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshots.borrow().clone()
+    }
+
+    /// A receiver of every new snapshot.
+    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshots.clone()
+    }
+
+    /// A snapshot in which every remembered listing has been read.
+    pub async fn loaded(&self) -> Arc<Snapshot> {
+        let mut snapshots = self.snapshots.clone();
+        match snapshots.wait_for(|snapshot| snapshot.catalog.is_loaded()).await {
+            Ok(snapshot) => snapshot.clone(),
+            Err(_) => self.snapshot(),
+        }
+    }
+
+    /// Opens or closes a toolset; tells whether that changed anything. The snapshot shows it when this returns.
+    pub async fn set_open(&self, principal: &Principal, toolset: &SourceId, open: bool) -> bool {
+        let (done, changed) = oneshot::channel();
+        let event = Event::SetOpen { principal: principal.clone(), toolset: toolset.clone(), open, done };
+        self.events.send(event).await.is_ok() && changed.await.unwrap_or(false)
+    }
+
+    /// Hands over what was read from the memory.
+    pub async fn recalled(&self, listings: Vec<(Key, Listing)>) {
+        let _ = self.events.send(Event::Recalled(listings)).await;
+    }
+}
+
+/// Everything the control plane owns.
+pub struct World {
+    config: Arc<Config>,
+    sources: Arc<BTreeMap<SourceId, Source>>,
+    toolsets: BTreeMap<SourceId, Arc<Toolset>>,
+    open: OpenToolsets,
+    store: Store,
+    publish: watch::Sender<Arc<Snapshot>>,
+    events: mpsc::Receiver<Event>,
+    from_sources: mpsc::Receiver<SourceEvent>,
+}
+
+impl World {
+    /// The world at the start: every toolset as it is remembered, in outline.
+    pub fn new(
+        config: Arc<Config>,
+        sources: BTreeMap<SourceId, Source>,
+        recalled: &Recalled,
+        store: Store,
+        from_sources: mpsc::Receiver<SourceEvent>,
+    ) -> (Self, Control) {
+        let mut toolsets = BTreeMap::new();
+        for entry in &config.sources {
+            let remembered = key_of(entry).and_then(|key| {
+                recalled.sources.iter().find(|(known, _)| *known == key).map(|(_, remembered)| remembered)
+            });
+            let toolset = with_spec(entry, |spec| outline(spec, remembered));
+            toolsets.insert(toolset.id.clone(), Arc::new(toolset));
+        }
+        let mut open = OpenToolsets::new();
+        if config.relay.remember {
+            for (principal, toolset) in &recalled.open {
+                if let Some((id, _)) = toolsets.get_key_value(toolset.as_str()) {
+                    open.entry(Principal(principal.as_str().into())).or_default().insert(id.clone());
+                }
+            }
+        }
+        let catalog = Catalog::build(toolsets.values().cloned().collect());
+        let sources = Arc::new(sources);
+        let snapshot = Snapshot {
+            config: config.clone(),
+            catalog: Arc::new(catalog),
+            sources: sources.clone(),
+            open: Arc::new(open.clone()),
+            index: Arc::new(OnceLock::new()),
+        };
+        let (publish, snapshots) = watch::channel(Arc::new(snapshot));
+        let (sender, events) = mpsc::channel(EVENTS);
+        let world = Self { config, sources, toolsets, open, store, publish, events, from_sources };
+        (world, Control { events: sender, snapshots })
+    }
+
+    /// Takes events until the relay ends. Events that have come in together are answered by one snapshot.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            let first = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                Some(event) = self.from_sources.recv() => Event::Source(event),
+                Some(event) = self.events.recv() => event,
+            };
+            let mut batch = vec![first];
+            while let Ok(event) = self.from_sources.try_recv() {
+                batch.push(Event::Source(event));
+            }
+            while let Ok(event) = self.events.try_recv() {
+                batch.push(event);
+            }
+            self.apply(batch).await;
+        }
+    }
+
+    async fn apply(&mut self, batch: Vec<Event>) {
+        let (mut listings, mut seen, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+        for event in batch {
+            match event {
+                Event::Source(SourceEvent::Listed { source, listing, seen: told }) => {
+                    listings.push((source, *listing, true));
+                    seen.push(told);
+                }
+                Event::Source(SourceEvent::Greeted { source, era }) => {
+                    if let Some(key) = self.entry(source.as_str()).and_then(key_of) {
+                        self.store.keep_era(key, era);
+                    }
+                }
+                Event::Recalled(recalled) => self.take_recalled(recalled, &mut listings),
+                Event::SetOpen { principal, toolset, open, done } => {
+                    opened.push((done, self.set_open(&principal, &toolset, open)));
+                }
+            }
+        }
+        let relisted = !listings.is_empty();
+        if relisted {
+            self.rebuild(listings).await;
+        } else if opened.iter().any(|(_, changed)| *changed) {
+            self.publish(None);
+        }
+        for told in seen {
+            let _ = told.send(());
+        }
+        for (done, changed) in opened {
+            let _ = done.send(changed);
+        }
+    }
+
+    /// Listings of earlier runs fill only those toolsets that nothing newer has filled.
+    fn take_recalled(&mut self, recalled: Vec<(Key, Listing)>, listings: &mut Vec<(SourceId, Listing, bool)>) {
+        for (key, listing) in recalled {
+            let current = self.toolsets.get(key.id.as_str()).filter(|toolset| !toolset.loaded);
+            if let Some(toolset) = current {
+                listings.push((toolset.id.clone(), listing, false));
+            }
+        }
+        // What the memory promised and did not hold is as good as never listed.
+        for entry in &self.config.sources {
+            let id = id_of(entry);
+            let missing = self.toolsets.get(id).is_some_and(|toolset| !toolset.loaded)
+                && !listings.iter().any(|(source, ..)| source == id);
+            if missing {
+                listings.push((id.clone(), Listing::new([], Default::default(), None), false));
+            }
+        }
+    }
+
+    fn set_open(&mut self, principal: &Principal, toolset: &SourceId, open: bool) -> bool {
+        let toolsets = self.open.entry(principal.clone()).or_default();
+        let changed = if open { toolsets.insert(toolset.clone()) } else { toolsets.remove(toolset) };
+        if changed && self.config.relay.remember {
+            self.store.keep_open(&principal.0, toolset.as_str(), open);
+        }
+        changed
+    }
+
+    fn entry(&self, id: &str) -> Option<&SourceEntry> {
+        self.config.sources.iter().find(|entry| id_of(entry).as_str() == id)
+    }
+
+    /// Builds toolsets and catalog anew, on a thread of its own, and publishes them.
+    async fn rebuild(&mut self, listings: Vec<(SourceId, Listing, bool)>) {
+        let config = self.config.clone();
+        let mut toolsets = self.toolsets.clone();
+        let store = self.store.clone();
+        let built = tokio::task::spawn_blocking(move || {
+            for (id, listing, fresh) in listings {
+                let Some(entry) = config.sources.iter().find(|entry| *id_of(entry) == id) else { continue };
+                let toolset = with_spec(entry, |spec| Toolset::build(spec, &listing));
+                remember(&store, entry, &toolset, &listing, fresh);
+                toolsets.insert(id, Arc::new(toolset));
+            }
+            let catalog = Catalog::build(toolsets.values().cloned().collect());
+            (toolsets, catalog)
+        })
+        .await;
+        match built {
+            Ok((toolsets, catalog)) => {
+                self.toolsets = toolsets;
+                self.publish(Some(catalog));
+            }
+            Err(error) => tracing::error!(%error, "catalog could not be built; the last one stays"),
+        }
+    }
+
+    fn publish(&self, catalog: Option<Catalog>) {
+        let last = self.publish.borrow().clone();
+        let (catalog, index) = match catalog {
+            Some(catalog) => (Arc::new(catalog), Arc::new(OnceLock::new())),
+            None => (last.catalog.clone(), last.index.clone()),
+        };
+        let snapshot = Snapshot {
+            config: self.config.clone(),
+            catalog,
+            sources: self.sources.clone(),
+            open: Arc::new(self.open.clone()),
+            index,
+        };
+        self.publish.send_replace(Arc::new(snapshot));
+    }
+}
+
+/// A fresh listing is kept whole; of a remembered one the outline, if it was made under other settings.
+fn remember(store: &Store, entry: &SourceEntry, toolset: &Toolset, listing: &Listing, fresh: bool) {
+    let Some(key) = key_of(entry) else { return };
+    let outline = serde_json::to_string(&toolset.to_outline()).expect("BUG: an outline always serializes");
+    if !fresh {
+        return store.keep_outline(key, outline);
+    }
+    store.keep_listing(Kept {
+        key,
+        digest: listing.digest.clone(),
+        outline,
+        note: listing.note.clone(),
+        incomplete: listing.incomplete.clone(),
+        tools: listing.to_blob(),
+    });
+}
+
+fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>) -> Toolset {
+    let Some(remembered) = remembered.filter(|remembered| remembered.digest.is_some()) else {
+        return Toolset::unlisted(spec);
+    };
+    let known = remembered.outline.as_deref().and_then(|text| serde_json::from_str::<Outline>(text).ok());
+    Toolset::outline(spec, &known.filter(|outline| outline.fits(spec)).unwrap_or_default())
+}
+
+fn id_of(entry: &SourceEntry) -> &SourceId {
+    match entry {
+        SourceEntry::Usable(config) => &config.id,
+        SourceEntry::Misconfigured(bad) => &bad.id,
+    }
+}
+
+/// Under which key a source is remembered; a faulty one is not.
+pub fn key_of(entry: &SourceEntry) -> Option<Key> {
+    match entry {
+        SourceEntry::Usable(config) if config.enabled => {
+            Some(Key { id: config.id.to_string(), fingerprint: config.fingerprint.clone() })
+        }
+        _ => None,
+    }
+}
+
+fn with_spec<T>(entry: &SourceEntry, use_it: impl FnOnce(&ToolsetSpec<'_>) -> T) -> T {
+    let none = ToolRules::default();
+    let spec = match entry {
+        SourceEntry::Usable(config) => ToolsetSpec {
+            id: &config.id,
+            name: &config.name,
+            provider: &config.provider,
+            summary: config.summary.as_deref(),
+            prefix: &config.prefix,
+            rules: &config.rules,
+        },
+        SourceEntry::Misconfigured(bad) => ToolsetSpec {
+            id: &bad.id,
+            name: &bad.name,
+            provider: &bad.provider,
+            summary: bad.summary.as_deref(),
+            prefix: bad.id.as_str(),
+            rules: &none,
+        },
+    };
+    use_it(&spec)
+}

@@ -1,0 +1,255 @@
+//! The data plane: which source's tool a call means, and whether it may be made. Reads snapshots only.
+//! It never changes the world; where a refusal might be out of date it has the source listed again first.
+
+use std::sync::Arc;
+
+use crate::call::{CallError, ErrorKind};
+use crate::catalog::{Entry, Toolset};
+use crate::config::{CallLimits, Unlisted};
+use crate::control::Control;
+use crate::name::{SEPARATOR, SourceId, ToolName};
+use crate::policy::{Policy, Verdict};
+use crate::snapshot::Snapshot;
+use crate::source::Source;
+
+/// Where a call goes.
+pub struct Route {
+    pub source: Source,
+    pub tool: ToolName,
+    pub limits: CallLimits,
+}
+
+/// What a client asks for, as it put it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A directly exposed name.
+    Direct(String),
+    /// Through `call_tool`; the source may be left out where it is unambiguous.
+    Dispatched { source: Option<String>, tool: String },
+}
+
+/// What a snapshot says about a call.
+pub enum Resolved {
+    Route(Route),
+    /// The answer needs more than this snapshot holds.
+    NotYet(NotYet),
+    Refused(CallError),
+}
+
+/// What has to happen before the answer is sure.
+pub enum NotYet {
+    /// Remembered listings are still being read.
+    Load,
+    /// The source must be listed (again); without that, this is the answer.
+    List(Source, CallError),
+}
+
+/// Looks a call up in a snapshot.
+pub fn resolve(snapshot: &Snapshot, asked: &Asked) -> Resolved {
+    match asked {
+        Asked::Direct(name) => resolve_direct(snapshot, name),
+        Asked::Dispatched { source: Some(source), tool } => resolve_named(snapshot, source, tool),
+        Asked::Dispatched { source: None, tool } => resolve_bare(snapshot, tool),
+    }
+}
+
+/// Looks a call up, waiting for what is missing: the one way for everything that [`resolve`] cannot answer at once.
+pub async fn settle(control: &Control, asked: &Asked) -> Result<Route, CallError> {
+    let mut listed: Option<SourceId> = None;
+    loop {
+        let snapshot = control.snapshot();
+        match resolve(&snapshot, asked) {
+            Resolved::Route(route) => return Ok(route),
+            Resolved::Refused(error) => return Err(error),
+            Resolved::NotYet(NotYet::Load) => {
+                control.loaded().await;
+            }
+            Resolved::NotYet(NotYet::List(source, refusal)) => {
+                if listed.as_ref() == Some(&source.id) {
+                    return Err(refusal);
+                }
+                listed = Some(source.id.clone());
+                source.list().await?;
+            }
+        }
+    }
+}
+
+fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
+    if let Some(entry) = snapshot.catalog.by_exposed(name) {
+        return route(snapshot, entry);
+    }
+    if !snapshot.catalog.is_loaded() {
+        return Resolved::NotYet(NotYet::Load);
+    }
+    let mut error = CallError::new(
+        ErrorKind::UnknownTool,
+        format!("there is no tool `{name}`"),
+        "see `find_tools`, and call what it finds through `call_tool`",
+    );
+    error.tool = Some(name.to_owned());
+    error.similar = snapshot.catalog.similar_tools("", name);
+    // A source that has this prefix may have got the tool since it was last listed.
+    let owner = snapshot.catalog.toolsets.iter().find(|toolset| {
+        !toolset.prefix.is_empty() && name.strip_prefix(&toolset.prefix).is_some_and(|rest| rest.starts_with(SEPARATOR))
+    });
+    match owner.and_then(|toolset| snapshot.source(toolset.id.as_str())) {
+        Some(source) => missing(source, error),
+        None => Resolved::Refused(error),
+    }
+}
+
+fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
+    let Some(toolset) = snapshot.catalog.toolset(source) else {
+        let mut error = CallError::new(
+            ErrorKind::UnknownSource,
+            format!("there is no source `{source}`"),
+            "see `list_sources` for the sources there are",
+        )
+        .at(source, Some(tool));
+        error.similar = snapshot.catalog.similar_sources(source);
+        return Resolved::Refused(error);
+    };
+    if !snapshot.catalog.is_loaded() {
+        return Resolved::NotYet(NotYet::Load);
+    }
+    let handle = snapshot.source(source).expect("BUG: every toolset has its source");
+    if let Some(error) = handle.refusal() {
+        return Resolved::Refused(error.at(source, Some(tool)));
+    }
+    match lookup(snapshot, toolset, tool) {
+        Found::Entry(entry) => route(snapshot, entry),
+        Found::Withheld(error) => Resolved::Refused(error),
+        Found::Nothing => unlisted(snapshot, handle, toolset, tool),
+    }
+}
+
+enum Found<'a> {
+    Entry(&'a Entry),
+    Withheld(CallError),
+    Nothing,
+}
+
+/// A tool of one source, in whichever way its name is put: as the source spells it, with the source in front, or as it
+/// is exposed.
+fn lookup<'a>(snapshot: &'a Snapshot, toolset: &'a Toolset, tool: &str) -> Found<'a> {
+    let source = toolset.id.as_str();
+    let bare = [format!("{source}/"), format!("{source}{SEPARATOR}"), format!("{source}:"), format!("{source}.")]
+        .iter()
+        .find_map(|prefix| tool.strip_prefix(prefix.as_str()));
+    for name in [Some(tool), bare].into_iter().flatten() {
+        if let Some(entry) = toolset.entry(name) {
+            return Found::Entry(entry);
+        }
+    }
+    if let Some(entry) = snapshot.catalog.by_exposed(tool).filter(|entry| entry.source == toolset.id) {
+        return Found::Entry(entry);
+    }
+    for name in [Some(tool), bare].into_iter().flatten() {
+        if let Some(withheld) = toolset.withheld(name) {
+            return Found::Withheld(refused(source, name, &withheld.reason));
+        }
+    }
+    Found::Nothing
+}
+
+fn refused(source: &str, tool: &str, reason: &str) -> CallError {
+    CallError::new(
+        ErrorKind::Withheld,
+        format!("tool `{tool}` of source `{source}` is withheld: {reason}"),
+        "it cannot be called with this configuration; use another tool, or ask the user to change sources.toml",
+    )
+    .at(source, Some(tool))
+}
+
+/// A tool that the source has not listed.
+fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str) -> Resolved {
+    let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
+    if config.unlisted == Unlisted::Forward && toolset.is_listed() {
+        return match Policy::new(&config.rules).judge_name(tool) {
+            Verdict::Allowed { .. } => Resolved::Route(Route {
+                source: source.clone(),
+                tool: ToolName::new(tool),
+                limits: config.limits,
+            }),
+            Verdict::Withheld { reason } => Resolved::Refused(refused(source.id.as_str(), tool, &reason)),
+        };
+    }
+    let mut error = CallError::new(
+        ErrorKind::UnknownTool,
+        format!("source `{}` has no tool `{tool}`", source.id),
+        format!("see its tools with `enable_toolset {{\"toolset\":\"{}\"}}` or `find_tools`", source.id),
+    )
+    .at(source.id.as_str(), Some(tool));
+    error.similar = snapshot.catalog.similar_tools(source.id.as_str(), tool);
+    missing(source, error)
+}
+
+/// Not in the catalog: the source is asked again before that is said, if it can be asked.
+fn missing(source: &Source, error: CallError) -> Resolved {
+    match source.refusal() {
+        Some(refusal) => Resolved::Refused(refusal.at(source.id.as_str(), error.tool.as_deref())),
+        None => Resolved::NotYet(NotYet::List(source.clone(), error)),
+    }
+}
+
+/// A tool without its source: `source/tool`, an exposed name, or a name that only one source has.
+fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
+    if !snapshot.catalog.is_loaded() {
+        return Resolved::NotYet(NotYet::Load);
+    }
+    if let Some(entry) = snapshot.catalog.by_exposed(tool) {
+        return route(snapshot, entry);
+    }
+    let named = snapshot.catalog.tools_named(tool);
+    match named.as_slice() {
+        [entry] => return route(snapshot, entry),
+        [] => {}
+        several => {
+            let mut error = CallError::new(
+                ErrorKind::InvalidArguments,
+                format!("several sources have a tool `{tool}`"),
+                "say which one with `source`",
+            );
+            error.tool = Some(tool.to_owned());
+            error.similar = several.iter().map(|entry| format!("{}/{}", entry.source, entry.tool)).collect();
+            return Resolved::Refused(error);
+        }
+    }
+    let split = ["/", SEPARATOR].iter().filter_map(|separator| tool.split_once(separator));
+    for (source, rest) in split {
+        if snapshot.catalog.toolset(source).is_some() {
+            return resolve_named(snapshot, source, rest);
+        }
+    }
+    let mut withheld = snapshot.catalog.toolsets.iter().filter_map(|toolset| Some((toolset, toolset.withheld(tool)?)));
+    if let Some((toolset, found)) = withheld.next() {
+        return Resolved::Refused(refused(toolset.id.as_str(), tool, &found.reason));
+    }
+    let mut error = CallError::new(
+        ErrorKind::UnknownTool,
+        format!("no source has a tool `{tool}`"),
+        "give `source` and `tool` as `find_tools` shows them",
+    );
+    error.tool = Some(tool.to_owned());
+    error.similar = snapshot.catalog.similar_tools("", tool);
+    Resolved::Refused(error)
+}
+
+fn route(snapshot: &Snapshot, entry: &Entry) -> Resolved {
+    let source = snapshot.source(entry.source.as_str()).expect("BUG: every entry has its source");
+    if let Some(error) = source.refusal() {
+        return Resolved::Refused(error.at(entry.source.as_str(), Some(entry.tool.as_str())));
+    }
+    let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
+    let limits = match entry.call_timeout {
+        Some(idle) => CallLimits { idle, total: config.limits.total.max(idle) },
+        None => config.limits,
+    };
+    Resolved::Route(Route { source: source.clone(), tool: entry.tool.clone(), limits })
+}
+
+/// The entry a route leads to, if the source lists it.
+pub fn entry<'a>(snapshot: &'a Arc<Snapshot>, source: &str, tool: &str) -> Option<&'a Entry> {
+    snapshot.catalog.find(source, tool)
+}

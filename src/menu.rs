@@ -1,0 +1,207 @@
+//! Owns the control-plane tools: one file a tool, and the one table of which are shown in which exposure.
+//! It changes nothing itself; what changes the world is asked of [`crate::control`].
+
+pub mod call_tool;
+mod disable_toolset;
+mod enable_toolset;
+mod find_tools;
+mod list_sources;
+mod list_toolsets;
+pub mod text;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::call::{CallError, ErrorKind};
+use crate::catalog::{Catalog, Toolset};
+use crate::config::Exposure;
+use crate::control::Control;
+use crate::snapshot::{Principal, Snapshot};
+use crate::wire::quoted;
+
+/// The dispatcher: the one control-plane tool that is no tool of the relay's own but the way to every other.
+pub const CALL_TOOL: &str = "call_tool";
+
+/// Who asks, and of what world.
+pub struct Context<'a> {
+    pub control: &'a Control,
+    pub principal: &'a Principal,
+}
+
+/// One control-plane tool.
+struct Own {
+    name: &'static str,
+    title: &'static str,
+    /// Made from the catalog, so that the model reads what is really there.
+    description: fn(&Catalog) -> String,
+    /// The input schema's text.
+    schema: &'static str,
+    read_only: bool,
+    shown_in: &'static [Exposure],
+}
+
+/// In the order in which they are shown.
+const MENU: &[Own] = &[
+    Own {
+        name: "list_sources",
+        title: "List sources",
+        description: list_sources::description,
+        schema: list_sources::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Toolsets, Exposure::Eager],
+    },
+    Own {
+        name: "list_toolsets",
+        title: "List toolsets",
+        description: list_toolsets::description,
+        schema: list_toolsets::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Toolsets],
+    },
+    Own {
+        name: "enable_toolset",
+        title: "Open a toolset",
+        description: enable_toolset::description,
+        schema: enable_toolset::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Toolsets],
+    },
+    Own {
+        name: "disable_toolset",
+        title: "Close a toolset",
+        description: disable_toolset::description,
+        schema: disable_toolset::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Toolsets],
+    },
+    Own {
+        name: "find_tools",
+        title: "Find tools",
+        description: find_tools::description,
+        schema: find_tools::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Toolsets, Exposure::Eager],
+    },
+    Own {
+        name: CALL_TOOL,
+        title: "Call a tool of a source",
+        description: call_tool::description,
+        schema: call_tool::SCHEMA,
+        read_only: false,
+        shown_in: &[Exposure::Toolsets, Exposure::Eager],
+    },
+];
+
+/// Whether the relay itself answers to this name, shown or not.
+pub fn is_own(name: &str) -> bool {
+    MENU.iter().any(|own| own.name == name)
+}
+
+/// The tools shown to every client, as members of `tools/list`.
+pub fn shown(snapshot: &Snapshot) -> Vec<String> {
+    let config = &snapshot.config.relay;
+    let wanted = |own: &Own| match config.menu.as_slice() {
+        [] => own.shown_in.contains(&config.exposure),
+        chosen => chosen.iter().any(|name| name == own.name),
+    };
+    MENU.iter().filter(|own| wanted(own)).map(|own| own.json(&snapshot.catalog)).collect()
+}
+
+impl Own {
+    fn json(&self, catalog: &Catalog) -> String {
+        // `call_tool` can do whatever the tool it calls can, so it promises nothing.
+        let hints = if self.read_only { ",\"annotations\":{\"readOnlyHint\":true}" } else { "" };
+        format!(
+            "{{\"name\":\"{}\",\"title\":\"{}\",\"description\":{},\"inputSchema\":{}{hints}}}",
+            self.name,
+            self.title,
+            quoted(&(self.description)(catalog)),
+            self.schema
+        )
+    }
+}
+
+/// Runs one of the relay's own tools; gives the text of a JSON object.
+pub async fn run(context: &Context<'_>, name: &str, arguments: Option<&str>) -> Result<String, CallError> {
+    match name {
+        "list_sources" => list_sources::run(context, arguments).await,
+        "list_toolsets" => list_toolsets::run(context, arguments).await,
+        "enable_toolset" => enable_toolset::run(context, arguments).await,
+        "disable_toolset" => disable_toolset::run(context, arguments).await,
+        "find_tools" => find_tools::run(context, arguments).await,
+        other => unreachable!("BUG: `{other}` is no tool of the relay's own"),
+    }
+}
+
+/// Reads the arguments of one of the relay's own tools, as models send them: absent, null, an object, or its text.
+fn read<T: DeserializeOwned>(name: &str, arguments: Option<&str>) -> Result<T, CallError> {
+    let text = match arguments {
+        None | Some("null" | "\"\"") => "{}".into(),
+        Some(text) => crate::wire::unquoted(text).unwrap_or(text.into()),
+    };
+    serde_json::from_str(&text).map_err(|error| {
+        let own = MENU.iter().find(|own| own.name == name).expect("BUG: only its own tools are read");
+        let mut failure = CallError::new(
+            ErrorKind::InvalidArguments,
+            format!("the arguments of `{name}` cannot be read: {error}"),
+            "send an object that fits the tool's input schema",
+        );
+        failure.tool = Some(name.to_owned());
+        failure.input_schema = serde_json::value::RawValue::from_string(own.schema.to_owned()).ok();
+        failure
+    })
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("BUG: replies always serialize")
+}
+
+/// A toolset as `list_toolsets`, `enable_toolset` and `disable_toolset` show it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolsetLine<'a> {
+    id: &'a str,
+    provider: &'a str,
+    status: &'static str,
+    enabled: bool,
+    read_only: bool,
+    tools: usize,
+    withheld: usize,
+    summary: &'a str,
+}
+
+impl<'a> ToolsetLine<'a> {
+    fn new(snapshot: &Snapshot, principal: &Principal, toolset: &'a Toolset) -> Self {
+        let id = toolset.id.as_str();
+        Self {
+            id,
+            provider: &toolset.provider,
+            status: snapshot.source(id).map_or("dormant", |source| source.status().state.name()),
+            enabled: is_enabled(snapshot, principal, id),
+            read_only: toolset.read_only,
+            tools: toolset.count,
+            withheld: toolset.withheld_count,
+            summary: &toolset.summary,
+        }
+    }
+}
+
+/// Whether a toolset's tools are shown directly to the principal.
+fn is_enabled(snapshot: &Snapshot, principal: &Principal, toolset: &str) -> bool {
+    snapshot.config.relay.exposure == Exposure::Eager || snapshot.is_open(principal, toolset)
+}
+
+/// The toolset so named, or an error that says which there are.
+fn toolset<'a>(snapshot: &'a Snapshot, id: &str) -> Result<&'a std::sync::Arc<Toolset>, CallError> {
+    let by_name = || snapshot.catalog.toolsets.iter().find(|toolset| toolset.name.eq_ignore_ascii_case(id.trim()));
+    snapshot.catalog.toolset(id.trim()).or_else(by_name).ok_or_else(|| {
+        let mut error = CallError::new(
+            ErrorKind::UnknownSource,
+            format!("there is no toolset `{id}`"),
+            "see `list_toolsets` for the toolsets there are",
+        )
+        .at(id, None);
+        error.similar = snapshot.catalog.similar_sources(id);
+        error
+    })
+}

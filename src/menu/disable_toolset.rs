@@ -1,0 +1,38 @@
+//! `disable_toolset`: closes a drawer again.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Context, ToolsetLine, json, read, toolset};
+use crate::call::CallError;
+use crate::catalog::Catalog;
+
+pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"}},"required":["toolset"]}"#;
+
+pub fn description(_: &Catalog) -> String {
+    "Closes an open toolset: its tools leave your tool list. call_tool still reaches them.".to_owned()
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    #[serde(alias = "source", alias = "name", alias = "id")]
+    toolset: String,
+}
+
+#[derive(Serialize)]
+struct Reply<'a> {
+    toolset: ToolsetLine<'a>,
+    /// How many tools left the list.
+    closed: usize,
+}
+
+pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
+    let Arguments { toolset: id } = read("disable_toolset", arguments)?;
+    let snapshot = context.control.loaded().await;
+    let found = toolset(&snapshot, &id)?.id.clone();
+    let changed = context.control.set_open(context.principal, &found, false).await;
+    let snapshot = context.control.snapshot();
+    let found = toolset(&snapshot, found.as_str())?;
+    let direct = found.entries.iter().filter(|entry| entry.direct && !entry.hidden).count();
+    let closed = if changed { direct } else { 0 };
+    Ok(json(&Reply { toolset: ToolsetLine::new(&snapshot, context.principal, found), closed }))
+}

@@ -1,0 +1,287 @@
+//! `find_tools`: searches and pages the catalog, in small answers.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Context, is_enabled, json, read, text, toolset};
+use crate::call::{CallError, ErrorKind};
+use crate::catalog::search::Index;
+use crate::catalog::{Catalog, Entry};
+use crate::snapshot::Snapshot;
+use crate::source::State;
+
+pub const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"source":{"type":"string"},"tools":{"type":"array","items":{"type":"string"}},"limit":{"type":"integer","minimum":1,"maximum":50},"cursor":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}}}"#;
+/// The JSON of the description is no longer than this.
+const DESCRIPTION_MAX: usize = 1100;
+/// Matches in one reply, if the client does not say.
+const LIMIT: usize = 8;
+const LIMIT_MAX: usize = 50;
+/// A reply's matches take no more than this, in bytes: about 1,000 tokens. `full` has no such bound.
+const REPLY_MAX: usize = 4_000;
+/// How many unavailable sources and withheld tools are told.
+const TOLD: usize = 5;
+/// Characters of a description, and of a reason, in a reply.
+const LINE_MAX: usize = 160;
+
+pub fn description(catalog: &Catalog) -> String {
+    let mut text = "Finds tools in all toolsets, opened or not; call what it finds with call_tool. Query: verb + object + system, \
+                    e.g. \"create issue github\". Without a query it pages through everything; `tools` [\"source/tool\"] with \
+                    detail full gives schemas. Covers:"
+        .to_owned();
+    text::append_toolsets(&mut text, catalog, DESCRIPTION_MAX, "; ");
+    text
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detail {
+    Brief,
+    #[default]
+    Signature,
+    Full,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    query: Option<String>,
+    source: Option<String>,
+    tools: Option<Vec<String>>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(default)]
+    detail: Detail,
+}
+
+/// One tool in a reply.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolLine<'a> {
+    source: &'a str,
+    tool: &'a str,
+    /// The name under which it can be called directly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lossy: bool,
+    description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    read_only: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Box<RawValue>>,
+}
+
+impl<'a> ToolLine<'a> {
+    fn new(entry: &'a Entry, detail: Detail) -> Self {
+        let signature = (detail != Detail::Brief).then(|| entry.signature());
+        let full = detail == Detail::Full;
+        let (input, output) = if full { entry.schemas() } else { ("".into(), None) };
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
+        Self {
+            source: entry.source.as_str(),
+            tool: entry.tool.as_str(),
+            name: None,
+            lossy: signature.as_ref().is_some_and(|signature| signature.lossy),
+            signature: signature.map(|signature| signature.text),
+            description: match (full, entry.description()) {
+                (true, Some(description)) => description.into_owned(),
+                _ => crate::redact::one_line(&entry.first_line(), LINE_MAX),
+            },
+            score: None,
+            enabled: None,
+            read_only: entry.read_only,
+            input_schema: if full { raw(&input) } else { None },
+            output_schema: output.and_then(raw),
+        }
+    }
+
+    /// As it stands in a toolset that was opened.
+    pub fn opened(snapshot: &'a Snapshot, entry: &'a Entry, detail: Detail) -> Self {
+        let name = entry.direct.then(|| snapshot.catalog.exposed_name(entry).as_str());
+        Self { name, ..Self::new(entry, detail) }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply<'a> {
+    matches: Vec<ToolLine<'a>>,
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    unavailable: Vec<Unavailable<'a>>,
+    withheld: Vec<WithheldLine<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Unavailable<'a> {
+    source: &'a str,
+    status: &'static str,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct WithheldLine<'a> {
+    source: &'a str,
+    tool: &'a str,
+    reason: &'a str,
+}
+
+pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
+    let arguments: Arguments = read("find_tools", arguments)?;
+    let snapshot = context.control.loaded().await;
+    let scope = match arguments.source.as_deref().filter(|source| !source.trim().is_empty()) {
+        Some(source) => Some(toolset(&snapshot, source)?.id.to_string()),
+        None => None,
+    };
+    let query = arguments.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
+    let mut unknown = Vec::new();
+    let found = match (&arguments.tools, query) {
+        (Some(tools), _) if !tools.is_empty() => named(&snapshot, tools, &mut unknown),
+        (_, Some(query)) => search(&snapshot, query, scope.as_deref()).await,
+        _ => all(&snapshot, scope.as_deref()),
+    };
+    let total = found.len();
+    let rest = match &arguments.cursor {
+        Some(cursor) => after(&found, cursor)?,
+        None => &found,
+    };
+    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let mut size = 0;
+    let mut matches = Vec::new();
+    for (entry, score) in rest.iter().take(limit) {
+        let line = ToolLine {
+            score: score.map(|score| (f64::from(score) * 100.0).round() / 100.0),
+            enabled: Some(is_enabled(&snapshot, context.principal, entry.source.as_str())),
+            ..ToolLine::new(entry, arguments.detail)
+        };
+        size += json(&line).len();
+        if size > REPLY_MAX && !matches.is_empty() && arguments.detail != Detail::Full {
+            break;
+        }
+        matches.push(line);
+    }
+    let more = matches.len() < rest.len();
+    let next_cursor = rest.get(matches.len().wrapping_sub(1)).filter(|_| more).map(cursor_of);
+    let reply = Reply {
+        total,
+        next_cursor,
+        unavailable: unavailable(&snapshot, scope.as_deref()),
+        withheld: query.map(|query| withheld(&snapshot, query, scope.as_deref())).unwrap_or_default(),
+        unknown,
+        matches,
+    };
+    Ok(json(&reply))
+}
+
+type Found<'a> = Vec<(&'a Entry, Option<f32>)>;
+
+fn all<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Found<'a> {
+    let entries = snapshot.catalog.entries().filter(|entry| !entry.hidden);
+    entries.filter(|entry| scope.is_none_or(|scope| entry.source.as_str() == scope)).map(|entry| (entry, None)).collect()
+}
+
+fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>) -> Found<'a> {
+    let mut found: Found<'a> = Vec::new();
+    for tool in tools {
+        let split = tool.split_once('/').and_then(|(source, name)| snapshot.catalog.find(source, name));
+        match split.or_else(|| snapshot.catalog.by_exposed(tool)) {
+            Some(entry) => found.push((entry, None)),
+            None => match snapshot.catalog.tools_named(tool).as_slice() {
+                [] => unknown.push(tool.clone()),
+                entries => found.extend(entries.iter().map(|entry| (*entry, None))),
+            },
+        }
+    }
+    found
+}
+
+async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: Option<&str>) -> Found<'a> {
+    if snapshot.index.get().is_none() {
+        let (catalog, index) = (snapshot.catalog.clone(), snapshot.index.clone());
+        // On a thread of its own: a large catalog takes a while, and calls go on meanwhile.
+        let built = tokio::task::spawn_blocking(move || {
+            index.get_or_init(|| Index::build(&catalog));
+        });
+        if built.await.is_err() {
+            tracing::error!("search index could not be built");
+        }
+    }
+    let Some(index) = snapshot.index.get() else { return Vec::new() };
+    let entry = |toolset: u32, entry: u32| &snapshot.catalog.toolsets[toolset as usize].entries[entry as usize];
+    index.find(query, scope).iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect()
+}
+
+/// Says where a page ended, by the tool itself: pages stay right when the catalog changes in between.
+fn cursor_of((entry, score): &(&Entry, Option<f32>)) -> String {
+    format!("{:08x}:{}/{}", score.map_or(0, f32::to_bits), entry.source, entry.tool)
+}
+
+fn after<'a, 'b>(found: &'b Found<'a>, cursor: &str) -> Result<&'b [(&'a Entry, Option<f32>)], CallError> {
+    let parts = cursor.split_once(':').and_then(|(bits, key)| Some((u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?)));
+    let Some((bits, (source, tool))) = parts else {
+        let text = "the cursor is none that `find_tools` gave";
+        return Err(CallError::new(ErrorKind::InvalidArguments, text, "take `nextCursor` of the last reply, or leave it out"));
+    };
+    if let Some(at) = found.iter().position(|(entry, _)| entry.source.as_str() == source && entry.tool.as_str() == tool) {
+        return Ok(&found[at + 1..]);
+    }
+    // The tool is gone: go on with what would have come after it.
+    let at = found.iter().position(|(entry, score)| match score {
+        Some(score) => *score < f32::from_bits(bits),
+        None => (entry.source.as_str(), entry.tool.as_str()) > (source, tool),
+    });
+    Ok(&found[at.unwrap_or(found.len())..])
+}
+
+/// Sources whose tools may be missing from the matches, and why.
+fn unavailable<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Vec<Unavailable<'a>> {
+    let sources = snapshot.sources.values().filter(|source| scope.is_none_or(|scope| source.id.as_str() == scope));
+    let absent = sources.filter_map(|source| {
+        let state = source.status().state;
+        let listed = snapshot.catalog.toolset(source.id.as_str()).is_some_and(|toolset| toolset.is_listed());
+        let told = match &state {
+            State::Ready { .. } => false,
+            State::Dormant { .. } | State::Starting => !listed,
+            _ => true,
+        };
+        told.then(|| Unavailable {
+            source: source.id.as_str(),
+            status: state.name(),
+            reason: crate::redact::one_line(&state.reason().unwrap_or_else(|| "its tools are not known yet".into()), LINE_MAX),
+        })
+    });
+    absent.take(TOLD).collect()
+}
+
+/// Withheld tools that the query seems to mean.
+fn withheld<'a>(snapshot: &'a Snapshot, query: &str, scope: Option<&str>) -> Vec<WithheldLine<'a>> {
+    let words = |text: &str| crate::policy::words(text).map(str::to_lowercase).collect::<BTreeSet<_>>();
+    let wanted = words(query);
+    let toolsets = snapshot.catalog.toolsets.iter();
+    let toolsets = toolsets.filter(|toolset| scope.is_none_or(|scope| toolset.id.as_str() == scope));
+    let mut found: Vec<_> = toolsets
+        .flat_map(|toolset| toolset.withheld.iter().map(move |withheld| (toolset, withheld)))
+        .filter_map(|(toolset, withheld)| {
+            let shared = words(withheld.tool.as_str()).intersection(&wanted).count();
+            (shared > 0).then_some((usize::MAX - shared, toolset.id.as_str(), withheld))
+        })
+        .collect();
+    found.sort_by_key(|(rank, source, withheld)| (*rank, *source, withheld.tool.clone()));
+    let lines = found.into_iter().map(|(_, source, withheld)| WithheldLine {
+        source,
+        tool: withheld.tool.as_str(),
+        reason: &withheld.reason,
+    });
+    lines.take(TOLD).collect()
+}

@@ -1,0 +1,34 @@
+//! `list_toolsets`: the drawers, each with its job in a line.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Context, ToolsetLine, json, read, text};
+use crate::call::CallError;
+use crate::catalog::Catalog;
+
+pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
+/// The JSON of the description is no longer than this.
+const DESCRIPTION_MAX: usize = 420;
+
+pub fn description(catalog: &Catalog) -> String {
+    let mut text = "All toolsets with what each is for, how many tools it has, and which are open. There are:".to_owned();
+    text::append_ids(&mut text, catalog, DESCRIPTION_MAX);
+    text
+}
+
+#[derive(Deserialize)]
+struct Arguments {}
+
+#[derive(Serialize)]
+struct Reply<'a> {
+    revision: &'a str,
+    toolsets: Vec<ToolsetLine<'a>>,
+}
+
+pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
+    let Arguments {} = read("list_toolsets", arguments)?;
+    let snapshot = context.control.loaded().await;
+    let toolsets = &snapshot.catalog.toolsets;
+    let lines = toolsets.iter().map(|toolset| ToolsetLine::new(&snapshot, context.principal, toolset));
+    Ok(json(&Reply { revision: &snapshot.catalog.revision, toolsets: lines.collect() }))
+}

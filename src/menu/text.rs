@@ -1,0 +1,46 @@
+//! Owns the texts about toolsets in descriptions and instructions: each named with its job, as far as there is room.
+//! It says the same for the same catalog, whatever the sources are doing.
+
+use crate::catalog::Catalog;
+
+/// Room for `… and 1000 more, see list_toolsets`.
+const REST: usize = 40;
+
+/// Appends `id: job` of each toolset, each after `separator`, while the JSON of the whole stays within `max` bytes.
+pub fn append_toolsets(text: &mut String, catalog: &Catalog, max: usize, separator: &str) {
+    append(text, catalog, max, separator, |id, summary| {
+        if summary.is_empty() { id.to_owned() } else { format!("{id}: {summary}") }
+    });
+}
+
+/// Appends the ids alone.
+pub fn append_ids(text: &mut String, catalog: &Catalog, max: usize) {
+    append(text, catalog, max, ", ", |id, _| id.to_owned());
+}
+
+fn append(text: &mut String, catalog: &Catalog, max: usize, separator: &str, line: impl Fn(&str, &str) -> String) {
+    let mut size = json_size(text);
+    let mut first = true;
+    for (place, toolset) in catalog.toolsets.iter().enumerate() {
+        let part = line(toolset.id.as_str(), &toolset.summary);
+        let lead = if std::mem::take(&mut first) { separator.trim_start_matches([',', ' ']) } else { separator };
+        let lead = if lead.is_empty() { " " } else { lead };
+        let added = json_size(lead) + json_size(&part);
+        let rest = if place + 1 < catalog.toolsets.len() { REST } else { 0 };
+        if size + added + rest > max {
+            text.push_str(&format!(" … and {} more, see list_toolsets", catalog.toolsets.len() - place));
+            return;
+        }
+        size += added;
+        text.push_str(lead);
+        text.push_str(&part);
+    }
+    if catalog.toolsets.is_empty() {
+        text.push_str(" none are configured (see sources.toml).");
+    }
+}
+
+/// How many bytes `text` takes as a part of a JSON string.
+fn json_size(text: &str) -> usize {
+    crate::wire::quoted(text).len() - 2
+}

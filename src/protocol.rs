@@ -1,0 +1,65 @@
+//! Owns the facts of the protocol's revisions: versions, error codes, hop-owned `_meta` keys, and the relay's own identity.
+//! It holds no state and no connection.
+
+use crate::wire::quoted;
+
+/// The revision without a handshake, with per-request `_meta` (SEP-2575).
+pub const MODERN: &str = "2026-07-28";
+/// The revisions with `initialize`, newest first.
+pub const LEGACY: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// What is offered to legacy sources, and answered to clients that ask for an unknown revision.
+pub const LATEST_LEGACY: &str = LEGACY[0];
+
+/// Whether a connection speaks 2026-07-28 or an earlier revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    Legacy,
+    Modern,
+}
+
+impl Era {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// `_meta` keys that belong to one hop and are never passed on (SEP-2575).
+pub const META_PREFIX: &str = "io.modelcontextprotocol/";
+pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+pub const PARSE_ERROR: i64 = -32700;
+pub const INVALID_REQUEST: i64 = -32600;
+pub const METHOD_NOT_FOUND: i64 = -32601;
+pub const INVALID_PARAMS: i64 = -32602;
+pub const INTERNAL_ERROR: i64 = -32603;
+/// The revision asked for is not spoken here; `data` has `supported` and `requested`.
+pub const UNSUPPORTED_VERSION: i64 = -32022;
+/// The modern errors that tell a modern peer: header mismatch, missing capability, unsupported version.
+pub const MODERN_ERRORS: &[i64] = &[-32020, -32021, -32022];
+
+/// The relay's own name, as `serverInfo` and `clientInfo`.
+pub fn implementation() -> String {
+    format!("{{\"name\":\"toolrelay\",\"title\":\"toolrelay\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))
+}
+
+/// The members of `_meta` in every request to a modern source.
+pub fn modern_meta_members() -> [&'static str; 3] {
+    static INFO: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| format!("\"io.modelcontextprotocol/clientInfo\":{}", implementation()));
+    [
+        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"",
+        "\"io.modelcontextprotocol/clientCapabilities\":{}",
+        &INFO,
+    ]
+}
+
+/// `_meta` of the relay's own requests to a modern source.
+pub fn modern_meta() -> String {
+    format!("{{{}}}", modern_meta_members().join(","))
+}

@@ -1,0 +1,90 @@
+//! Owns the process's own standard input and output as asynchronous streams.
+//! Pipes and sockets are used as they are, without a thread in between; files and terminals go through one.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A stream to read from.
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+/// A stream to write to.
+pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// The room in the pipes to and from the client, for large messages.
+#[cfg(target_os = "linux")]
+const PIPE_SIZE: usize = 1024 * 1024;
+
+/// The standard input.
+#[cfg(unix)]
+pub fn input() -> io::Result<Input> {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileTypeExt;
+    let own = std::fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let kind = own.metadata()?.file_type();
+    if kind.is_fifo() {
+        grow(&own);
+        let reopened = reopen(0, false).unwrap_or(own);
+        return Ok(Box::new(tokio::net::unix::pipe::Receiver::from_file_unchecked(nonblocking(reopened)?)?));
+    }
+    if kind.is_socket() {
+        return Ok(Box::new(socket(own)?));
+    }
+    Ok(Box::new(tokio::io::stdin()))
+}
+
+/// The standard output.
+#[cfg(unix)]
+pub fn output() -> io::Result<Output> {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileTypeExt;
+    let own = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let kind = own.metadata()?.file_type();
+    if kind.is_fifo() {
+        grow(&own);
+        let reopened = reopen(1, true).unwrap_or(own);
+        return Ok(Box::new(tokio::net::unix::pipe::Sender::from_file_unchecked(nonblocking(reopened)?)?));
+    }
+    if kind.is_socket() {
+        return Ok(Box::new(socket(own)?));
+    }
+    Ok(Box::new(tokio::io::stdout()))
+}
+
+/// Opens a pipe once more, so that its blocking mode can be changed without changing it for whoever shares it.
+#[cfg(unix)]
+fn reopen(descriptor: u32, write: bool) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().read(!write).write(write).open(format!("/proc/self/fd/{descriptor}"))
+}
+
+#[cfg(unix)]
+fn nonblocking(file: std::fs::File) -> io::Result<std::fs::File> {
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn socket(file: std::fs::File) -> io::Result<tokio::net::UnixStream> {
+    let stream = std::os::unix::net::UnixStream::from(std::os::fd::OwnedFd::from(file));
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}
+
+#[cfg(target_os = "linux")]
+fn grow(file: &std::fs::File) {
+    // Best effort: a user may have too many large pipes already.
+    let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_SIZE);
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn grow(_: &std::fs::File) {}
+
+#[cfg(not(unix))]
+pub fn input() -> io::Result<Input> {
+    Ok(Box::new(tokio::io::stdin()))
+}
+
+#[cfg(not(unix))]
+pub fn output() -> io::Result<Output> {
+    Ok(Box::new(tokio::io::stdout()))
+}

@@ -1,0 +1,74 @@
+//! The stdio front: one client on a pair of streams, from its first line to its end.
+//! It ends with the client's input or when told to, and leaves the sources to the relay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::relay::Relay;
+use crate::session::Session;
+use crate::snapshot::Principal;
+use crate::wire::{LineReader, Outbox};
+
+/// How many bytes may wait for a slow client before its sources and its own requests wait too.
+const OUTBOX_LIMIT: usize = 4 * 1024 * 1024;
+/// How long answers are still given after the client closed its input.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long the last answers may take to be written.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// Serves one client until it closes its input, stops reading, or `stop` is cancelled.
+pub async fn serve(
+    relay: Arc<Relay>,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let outbox = Outbox::new(OUTBOX_LIMIT);
+    let session = Session::new(relay.clone(), Principal::local(), outbox.clone());
+    let writer = {
+        let outbox = outbox.clone();
+        tokio::spawn(async move { outbox.write_to(output).await })
+    };
+    let told = relay.tracker.spawn(session.clone().tell_changes());
+    let mut writer = std::pin::pin!(writer);
+    let reading = read(&session, &outbox, LineReader::new(input, relay.config.relay.max_message_bytes));
+    tokio::select! {
+        () = reading => {
+            tracing::debug!("client closed its input");
+            tokio::select! {
+                () = session.drain(DRAIN) => {}
+                () = stop.cancelled() => session.drain(Duration::ZERO).await,
+                _ = &mut writer => tracing::debug!("client does not read any more"),
+            }
+        }
+        _ = &mut writer => tracing::debug!("client does not read any more"),
+        () = stop.cancelled() => session.drain(Duration::ZERO).await,
+    }
+    told.abort();
+    session.end();
+    outbox.close();
+    let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+}
+
+async fn read(session: &Arc<Session>, outbox: &Outbox, mut reader: LineReader<impl AsyncRead + Unpin>) {
+    loop {
+        while let Some(line) = reader.buffered() {
+            session.receive(line).await;
+        }
+        // A client that does not read its answers is not read either.
+        outbox.room().await;
+        match reader.fill().await {
+            Ok(true) => {}
+            Ok(false) => {
+                while let Some(line) = reader.buffered() {
+                    session.receive(line).await;
+                }
+                return;
+            }
+            Err(error) => return tracing::debug!(%error, "client's input ended"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Owns what a client is told of changes: `list_changed` once a change, coalesced, and only when its own list differs.
+//! It does not watch sources; it compares snapshots.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::list::visible_digest;
+use super::{Listen, Session};
+use crate::protocol;
+use crate::wire::{Message, Object};
+
+/// At least this long between two notifications.
+const GAP: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Tells the client of changes until the relay ends. Spawned once a session.
+    pub async fn tell_changes(self: Arc<Self>) {
+        let mut snapshots = self.relay.control.watch();
+        let mut last = visible_digest(&snapshots.borrow_and_update().clone(), &self.principal);
+        loop {
+            tokio::select! {
+                () = self.relay.shutdown.cancelled() => return,
+                () = self.tell.notified() => {}
+                changed = snapshots.changed() => if changed.is_err() { return },
+            }
+            let snapshot = snapshots.borrow_and_update().clone();
+            if !snapshot.catalog.is_loaded() {
+                continue;
+            }
+            let now = visible_digest(&snapshot, &self.principal);
+            if now != last && self.tell_list_changed() {
+                last = now;
+                tokio::select! {
+                    () = self.relay.shutdown.cancelled() => return,
+                    () = tokio::time::sleep(GAP) => {}
+                }
+                // What came in meanwhile is told now, once.
+                self.tell.notify_one();
+            }
+        }
+    }
+
+    /// `false` when there is nobody yet who may be told.
+    fn tell_list_changed(&self) -> bool {
+        let state = self.lock();
+        let listens: Vec<_> = state.listens.iter().filter(|(_, listen)| listen.tools).map(|(id, _)| id.clone()).collect();
+        let initialized = state.initialized;
+        drop(state);
+        if initialized {
+            let _ = self.outbox.send_text("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+        }
+        for id in &listens {
+            let _ = self.outbox.send_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\",\"params\":{{\"_meta\":{{\"{}\":{id}}}}}}}",
+                protocol::META_SUBSCRIPTION
+            ));
+        }
+        initialized || !listens.is_empty()
+    }
+
+    /// `subscriptions/listen` (SEP-2575): acknowledged at once, answered only at its end.
+    pub(super) fn listen(self: &Arc<Self>, message: &Message) {
+        let id = message.id_text().expect("BUG: a request has an id");
+        let params = message.params_text().and_then(Object::parse);
+        let wanted = params.and_then(|params| params.get("notifications")).and_then(Object::parse);
+        let Some(wanted) = wanted else {
+            let text = "`params.notifications` is missing or no object";
+            return self.error(id, protocol::INVALID_PARAMS, text, None);
+        };
+        let tools = wanted.get("toolsListChanged") == Some("true");
+        let mut state = self.lock();
+        if state.in_flight.contains_key(id) || state.listens.contains_key(id) {
+            drop(state);
+            return self.error(id, protocol::INVALID_REQUEST, "a request with this id is in flight already", None);
+        }
+        state.listens.insert(id.into(), Listen { tools });
+        drop(state);
+        let accepted = if tools { "{\"toolsListChanged\":true}" } else { "{}" };
+        let _ = self.outbox.send_text(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"{}\":{id}}},\
+             \"notifications\":{accepted}}}}}",
+            protocol::META_SUBSCRIPTION
+        ));
+        self.tell.notify_one();
+    }
+}

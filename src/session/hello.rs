@@ -1,0 +1,72 @@
+//! Owns how the relay introduces itself: `initialize`, `server/discover` and the instructions in both.
+//! It waits for nothing and starts nothing.
+
+use std::sync::Arc;
+
+use super::{Session, Style};
+use crate::catalog::Catalog;
+use crate::config::Exposure;
+use crate::protocol;
+use crate::wire::{Message, Object, quoted};
+
+/// Real clients cut instructions at 2 KB.
+const INSTRUCTIONS_MAX: usize = 2000;
+
+impl Session {
+    pub(super) fn initialize(self: &Arc<Self>, message: &Message) {
+        let id = message.id_text().expect("BUG: a request has an id");
+        let asked = message.params_text().and_then(Object::parse).and_then(|params| {
+            params.string("protocolVersion").map(|version| version.into_owned())
+        });
+        let known = protocol::LEGACY.iter().find(|version| asked.as_deref() == Some(**version));
+        let version = known.copied().unwrap_or(protocol::LATEST_LEGACY);
+        let result = format!(
+            "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
+            CAPABILITIES,
+            protocol::implementation(),
+            quoted(&self.instructions())
+        );
+        self.result(id, &result, Style { modern: false });
+    }
+
+    pub(super) fn discover(self: &Arc<Self>, message: &Message) {
+        let id = message.id_text().expect("BUG: a request has an id");
+        let mut versions = vec![quoted(protocol::MODERN)];
+        versions.extend(protocol::LEGACY.iter().map(|version| quoted(version)));
+        let result = format!(
+            "{{\"supportedVersions\":[{}],\"capabilities\":{},\"instructions\":{},\"ttlMs\":0,\"cacheScope\":\"private\",\
+             \"_meta\":{{\"{}\":{}}}}}",
+            versions.join(","),
+            CAPABILITIES,
+            quoted(&self.instructions()),
+            protocol::META_SERVER,
+            protocol::implementation()
+        );
+        self.result(id, &result, Style { modern: true });
+    }
+
+    fn instructions(&self) -> String {
+        instructions(&self.relay.control.snapshot().catalog, self.relay.config.relay.exposure)
+    }
+}
+
+const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true}}";
+
+/// What a model is told about the relay: how to use it, then what is behind it.
+pub fn instructions(catalog: &Catalog, exposure: Exposure) -> String {
+    let how = match exposure {
+        Exposure::Toolsets => {
+            "Many tool sources stand behind this one server, each a toolset. Their tools are not listed until opened. Either \
+             search with find_tools (say verb + object + system), or open a toolset with enable_toolset; then call the tool \
+             by its own name, or always through call_tool {source, tool, arguments}."
+        }
+        Exposure::Eager => {
+            "Many tool sources stand behind this one server; tools are named SOURCE__tool. find_tools searches them; \
+             call_tool {source, tool, arguments} reaches each of them as well."
+        }
+    };
+    let mut text = how.to_owned();
+    text.push_str(" Toolsets:");
+    crate::menu::text::append_toolsets(&mut text, catalog, INSTRUCTIONS_MAX, "\n- ");
+    text
+}

@@ -1,0 +1,147 @@
+//! Owns `tools/list`: what this principal sees now, in which order.
+//! It does not cut or page: real clients read one page only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::{Session, Style};
+use crate::catalog::Entry;
+use crate::config::Exposure;
+use crate::menu;
+use crate::protocol;
+use crate::snapshot::{Principal, Snapshot};
+use crate::wire::{Message, Object};
+
+/// How long `eager` waits for sources that have never been listed.
+const FIRST_LISTING: Duration = Duration::from_secs(3);
+
+impl Session {
+    pub(super) fn list_tools(self: &Arc<Self>, message: &Message, style: Style) {
+        let id = message.id_text().expect("BUG: a request has an id").to_owned();
+        let params = message.params_text().and_then(Object::parse);
+        if params.and_then(|params| params.get("cursor")).is_some_and(|cursor| cursor != "null") {
+            let text = "there is no such cursor: the list comes whole";
+            return self.error(&id, protocol::INVALID_PARAMS, text, None);
+        }
+        let snapshot = self.relay.control.snapshot();
+        if is_ready(&snapshot, &self.principal) {
+            return self.result(&id, &tools_json(&snapshot, &self.principal, style), style);
+        }
+        let session = self.clone();
+        let own_id = id.clone();
+        self.spawn(&id, async move {
+            let snapshot = session.listable().await;
+            let json = tools_json(&snapshot, &session.principal, style);
+            if session.finish(&own_id) {
+                session.result(&own_id, &json, style);
+            }
+        });
+    }
+
+    /// A snapshot that can be listed: remembered tools read, and in `eager` the first listings given a moment.
+    async fn listable(&self) -> Arc<Snapshot> {
+        let loaded = self.relay.control.loaded().await;
+        if loaded.config.relay.exposure != Exposure::Eager {
+            return loaded;
+        }
+        let mut snapshots = self.relay.control.watch();
+        let pending = |snapshot: &Arc<Snapshot>| snapshot.catalog.is_loaded() && !awaits_first(snapshot);
+        let waited = tokio::time::timeout(FIRST_LISTING, async {
+            loop {
+                if pending(&snapshots.borrow_and_update()) {
+                    return;
+                }
+                // A source may also fail without a listing, which changes no snapshot.
+                let _ = tokio::time::timeout(Duration::from_millis(100), snapshots.changed()).await;
+            }
+        });
+        let _ = waited.await;
+        self.relay.control.snapshot()
+    }
+}
+
+/// A source that has never been listed and may yet be.
+fn awaits_first(snapshot: &Snapshot) -> bool {
+    use crate::source::State::{Dormant, Ready, Starting};
+    snapshot.catalog.toolsets.iter().filter(|toolset| !toolset.is_listed()).any(|toolset| {
+        let state = snapshot.source(toolset.id.as_str()).map(|source| source.status().state);
+        matches!(state, Some(Starting | Ready { .. } | Dormant { note: None }))
+    })
+}
+
+/// Whether the list can be given at once: nothing in it has still to be read.
+fn is_ready(snapshot: &Snapshot, principal: &Principal) -> bool {
+    let config = &snapshot.config.relay;
+    match config.exposure {
+        Exposure::Eager => snapshot.catalog.is_loaded() && !awaits_first(snapshot),
+        Exposure::Toolsets => {
+            let shows = !config.always_visible.is_empty() || snapshot.open.get(principal).is_some_and(|open| !open.is_empty());
+            snapshot.catalog.is_loaded() || !shows
+        }
+    }
+}
+
+/// The entries shown directly, in catalog order.
+fn visible<'a>(snapshot: &'a Snapshot, principal: &Principal) -> impl Iterator<Item = &'a Entry> {
+    let config = &snapshot.config.relay;
+    let always: Vec<_> = config.always_visible.iter().map(|glob| wildmatch::WildMatch::new(glob)).collect();
+    let open = snapshot.open.get(principal).cloned().unwrap_or_default();
+    let all = config.exposure == Exposure::Eager;
+    let usable = |id: &str| snapshot.source(id).is_some_and(|source| source.refusal().is_none());
+    snapshot.catalog.toolsets.iter().filter(move |toolset| usable(toolset.id.as_str())).flat_map(move |toolset| {
+        let whole = all || open.contains(&toolset.id);
+        let always = always.clone();
+        toolset.entries.iter().filter(move |entry| {
+            let named = || always.iter().any(|glob| glob.matches(&format!("{}/{}", entry.source, entry.tool)));
+            entry.direct && !entry.hidden && (whole || named())
+        })
+    })
+}
+
+fn tools_json(snapshot: &Snapshot, principal: &Principal, style: Style) -> String {
+    let mut json = String::from("{\"tools\":[");
+    let mut first = true;
+    let mut push = |tool: &str| {
+        if !std::mem::take(&mut first) {
+            json.push(',');
+        }
+        json.push_str(tool);
+    };
+    for tool in menu::shown(snapshot) {
+        push(&tool);
+    }
+    for entry in visible(snapshot, principal) {
+        push(&snapshot.catalog.exposed_json(entry, style.modern));
+    }
+    json.push(']');
+    if style.modern {
+        json.push_str(",\"ttlMs\":0,\"cacheScope\":\"private\"");
+    }
+    json.push('}');
+    json
+}
+
+/// A hash that differs when the list that this principal sees differs.
+pub(super) fn visible_digest(snapshot: &Snapshot, principal: &Principal) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for tool in menu::shown(snapshot) {
+        hash.update(tool);
+    }
+    let config = &snapshot.config.relay;
+    let whole = |id: &str| config.exposure == Exposure::Eager || snapshot.is_open(principal, id);
+    for toolset in &snapshot.catalog.toolsets {
+        if whole(toolset.id.as_str()) {
+            hash.update(toolset.id.as_str());
+            hash.update(&toolset.digest);
+        }
+    }
+    if !config.always_visible.is_empty() {
+        for entry in visible(snapshot, principal).filter(|entry| !whole(entry.source.as_str())) {
+            hash.update(entry.name.as_str());
+            hash.update(&*entry.raw);
+        }
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,213 @@
+//! Owns `tools/call`: the relay's own tools, direct names and the dispatcher, and each call's way back.
+//! Where a call goes is decided in [`crate::dispatch`] alone.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::{InFlight, Session, Style};
+use crate::call::{Arguments, BadRequest, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Ticket};
+use crate::dispatch::{self, Asked, Resolved, Route};
+use crate::menu;
+use crate::protocol::{self, Era};
+use crate::wire::{Message, Object, Outbox, Piece, Span};
+
+impl Session {
+    pub(super) fn call_tool(self: &Arc<Self>, message: &Message, style: Style) {
+        let id = message.id_text().expect("BUG: a request has an id");
+        let (request, name, arguments) = match CallRequest::read(message) {
+            Ok(read) => read,
+            Err(error) => return self.error(id, protocol::INVALID_PARAMS, &bad_request(&error), None),
+        };
+        let arguments_text = arguments.map(|span| message.text(span));
+        if name == menu::CALL_TOOL {
+            return match menu::call_tool::read(arguments_text) {
+                Ok(inner) => {
+                    let wanted = inner.place(message);
+                    let request = request.with_arguments(arguments, wanted);
+                    self.dispatch(message, request, inner.asked(), style);
+                }
+                Err(error) => self.tool_error(id, &error, style),
+            };
+        }
+        if menu::is_own(&name) {
+            return self.own_tool(id, name, arguments_text, style);
+        }
+        self.dispatch(message, request, Asked::Direct(name), style);
+    }
+
+    /// One of the control-plane tools.
+    fn own_tool(self: &Arc<Self>, id: &str, name: String, arguments: Option<&str>, style: Style) {
+        let (session, own_id) = (self.clone(), id.to_owned());
+        let arguments = arguments.map(str::to_owned);
+        self.spawn(id, async move {
+            let context = menu::Context { control: &session.relay.control, principal: &session.principal };
+            let outcome = menu::run(&context, &name, arguments.as_deref()).await;
+            if !session.finish(&own_id) {
+                return;
+            }
+            match outcome {
+                Ok(json) => session.tool_result(&own_id, &json, false, style),
+                Err(error) => session.tool_error(&own_id, &error, style),
+            }
+        });
+    }
+
+    fn dispatch(self: &Arc<Self>, message: &Message, request: CallRequest, asked: Asked, style: Style) {
+        let id = message.id_text().expect("BUG: a request has an id");
+        let ticket = Arc::new(Ticket::default());
+        if !self.begin(id, InFlight::Call(ticket.clone())) {
+            return;
+        }
+        let back = Box::new(ClientCall {
+            session: self.clone(),
+            id: id.into(),
+            token: progress_token(message),
+            style,
+            dispatched: matches!(asked, Asked::Dispatched { .. }),
+            route: None,
+        });
+        let snapshot = self.relay.control.snapshot();
+        match dispatch::resolve(&snapshot, &asked) {
+            Resolved::Route(route) => go(route, request, &asked, ticket, back),
+            Resolved::Refused(error) => back.refuse(error),
+            Resolved::NotYet(_) => {
+                let control = self.relay.control.clone();
+                self.relay.tracker.spawn(async move {
+                    match dispatch::settle(&control, &asked).await {
+                        Ok(route) => go(route, request, &asked, ticket, back),
+                        Err(error) => back.refuse(error),
+                    }
+                });
+            }
+        }
+    }
+}
+
+fn go(route: Route, request: CallRequest, asked: &Asked, ticket: Arc<Ticket>, mut back: Box<ClientCall>) {
+    let Route { source, tool, limits } = route;
+    let written = match asked {
+        Asked::Direct(name) => name.as_str(),
+        Asked::Dispatched { .. } => menu::CALL_TOOL,
+    };
+    let request = request.named(&tool, written);
+    tracing::debug!(source = %source.id, tool = %tool, "call");
+    back.route = Some((source.id.to_string(), tool.to_string()));
+    source.call(Box::new(Call { source: source.id.clone(), tool, request, limits, ticket, back }));
+}
+
+fn progress_token(message: &Message) -> Option<Box<str>> {
+    let params = Object::parse(message.params_text()?)?;
+    let meta = Object::parse(params.get("_meta")?)?;
+    meta.get("progressToken").map(Into::into)
+}
+
+fn bad_request(error: &BadRequest) -> String {
+    format!("{error}; expected {{\"name\": .., \"arguments\": {{..}}}}")
+}
+
+/// The way back of a call that came from a client.
+struct ClientCall {
+    session: Arc<Session>,
+    /// The client's id, as it wrote it.
+    id: Box<str>,
+    /// The client's progress token, as it wrote it.
+    token: Option<Box<str>>,
+    style: Style,
+    /// It came through `call_tool`.
+    dispatched: bool,
+    route: Option<(String, String)>,
+}
+
+impl ClientCall {
+    /// The relay's own refusal. Only a name that leads nowhere is a protocol error; all else a model can act on.
+    fn refuse(self: Box<Self>, error: CallError) {
+        if !self.session.finish(&self.id) {
+            return;
+        }
+        if !self.dispatched && error.kind == ErrorKind::UnknownTool {
+            let mut text = format!("{}; {}", error.message, error.hint);
+            if !error.similar.is_empty() {
+                text.push_str(&format!("; did you mean {}?", error.similar.join(", ")));
+            }
+            return self.session.error(&self.id, protocol::INVALID_PARAMS, &text, None);
+        }
+        self.session.tool_error(&self.id, &error, self.style);
+    }
+
+    /// A source's refusal of the arguments, with the schema it wants them to fit.
+    fn rejected_arguments(&self, reply: &Message) -> Option<CallError> {
+        let error = reply.error.filter(|_| self.dispatched)?;
+        let object = Object::parse(reply.text(error))?;
+        if object.get("code")? != protocol::INVALID_PARAMS.to_string() {
+            return None;
+        }
+        let (source, tool) = self.route.as_ref()?;
+        let said = object.string("message").unwrap_or_default();
+        let text = format!("source `{source}` rejected the call of `{tool}`: {said}");
+        let mut failure = CallError::new(ErrorKind::InvalidArguments, text, "correct the arguments and call again");
+        failure = failure.at(source, Some(tool));
+        let snapshot = self.session.relay.control.snapshot();
+        let entry = dispatch::entry(&snapshot, source, tool);
+        failure.input_schema =
+            entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
+        failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
+        Some(failure)
+    }
+}
+
+impl ReturnPath for ClientCall {
+    fn end(self: Box<Self>, end: End) {
+        match end {
+            End::Failed(error) => self.refuse(error),
+            End::Reply(reply, era) => self.pass(&reply, era),
+        }
+    }
+
+    fn progress(&self, notice: &Message, token: Span) {
+        if let Some(own) = &self.token {
+            self.session.frame(&[
+                Piece::Slice(&notice.line, 0, token.start),
+                Piece::Text(own),
+                Piece::Slice(&notice.line, token.end, notice.line.len()),
+            ]);
+        }
+    }
+
+    fn outbox(&self) -> Option<&Arc<Outbox>> {
+        Some(&self.session.outbox)
+    }
+}
+
+impl ClientCall {
+    fn pass(self: Box<Self>, reply: &Message, era: Era) {
+        if !self.session.finish(&self.id) {
+            return;
+        }
+        match self.rejected_arguments(reply) {
+            Some(error) => self.session.tool_error(&self.id, &error, self.style),
+            None => self.session.pass_on(&self.id, reply, era, self.style),
+        }
+    }
+}
+
+/// What `call_tool` was asked for, in a form the request can carry on.
+impl menu::call_tool::Inner<'_> {
+    fn place(&self, message: &Message) -> Arguments {
+        match &self.arguments {
+            None => Arguments::Empty,
+            Some(std::borrow::Cow::Borrowed(text)) if within(message, text) => {
+                Arguments::Within(Span::of(&message.line, text))
+            }
+            Some(text) => Arguments::Text(text.to_string()),
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked::Dispatched { source: self.source.clone(), tool: self.tool.clone() }
+    }
+}
+
+fn within(message: &Message, text: &str) -> bool {
+    message.line.as_ptr_range().contains(&text.as_ptr())
+}

@@ -1,0 +1,497 @@
+//! Owns one source's life: when it runs, when it is listed, when it is tried again, and what it is said to be doing.
+//! It never touches the messages of calls; those go over the [`Link`] past it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::link::Link;
+use super::run::Gone;
+use super::start::{self, Started};
+use super::{Ask, Known, SourceEvent, State, Status, Surroundings, relist};
+use crate::call::{Call, CallError, End, ErrorKind};
+use crate::catalog::{Listing, ServerNote};
+use crate::config::{EraChoice, SourceConfig, Start};
+use crate::protocol::Era;
+
+/// How often limits, idleness and lists are looked after while a source runs.
+const TICK: Duration = Duration::from_millis(200);
+/// The first wait after a failure; doubled with each further one.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A source that ran this long has recovered: its failures are forgotten.
+const RECOVERED: Duration = Duration::from_secs(20);
+/// At least this long between two launches of a failing source, whoever asks.
+const LAUNCH_GAP: Duration = Duration::from_secs(5);
+/// A call waits for the next launch if that is no further away than this.
+const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
+/// At least this long between two listings.
+const LIST_GAP: Duration = Duration::from_secs(1);
+/// A listing this fresh is not repeated before a name is refused.
+const LIST_FRESH: Duration = Duration::from_secs(3);
+/// The first and the longest wait for a look at the list after calls (real servers change it without a word).
+const LOOK_FIRST: Duration = Duration::from_secs(10);
+const LOOK_MAX: Duration = Duration::from_secs(640);
+/// How many calls may wait for a start.
+const WAITING_MAX: usize = 1024;
+/// Results of the actor's own tasks; there are never more than a few of them.
+const INNER: usize = 16;
+
+/// Results of the actor's own tasks, each with the launch it belongs to.
+enum Inner {
+    Started(u64, Result<Box<Started>, CallError>),
+    Gone(u64, Gone),
+    ListChanged(u64),
+    Listed(u64, Result<Box<Listing>, CallError>),
+}
+
+enum Phase {
+    Idle,
+    Starting,
+    Ready(Box<Ready>),
+    /// Asked to stop, and on its way.
+    Stopping,
+    Down { error: CallError, retry_at: Instant },
+}
+
+/// A running source.
+struct Ready {
+    link: Arc<Link>,
+    since: Instant,
+    note: ServerNote,
+    pid: u32,
+    version: String,
+    oddity: Option<String>,
+    /// A listing is being read.
+    listing: bool,
+    /// It must be listed again.
+    dirty: bool,
+    listed_at: Option<Instant>,
+    list_began: Instant,
+    /// The wait for the next look after calls.
+    look_after: Duration,
+}
+
+pub struct Actor {
+    config: Arc<SourceConfig>,
+    around: Surroundings,
+    live: Arc<Mutex<Option<Arc<Link>>>>,
+    publish: watch::Sender<Status>,
+    phase: Phase,
+    /// Counts launches; results of an earlier one are dropped.
+    generation: u64,
+    era: Option<Era>,
+    digest: Option<String>,
+    failures: u32,
+    last_launch: Option<Instant>,
+    waiting: VecDeque<(Box<Call>, Instant)>,
+    askers: Vec<oneshot::Sender<Result<(), CallError>>>,
+    urgent: Arc<Notify>,
+    cancel_start: CancellationToken,
+    next_tick: Instant,
+    inner: mpsc::Sender<Inner>,
+    results: mpsc::Receiver<Inner>,
+}
+
+impl Actor {
+    pub fn new(
+        config: Arc<SourceConfig>,
+        known: Known,
+        around: Surroundings,
+        live: Arc<Mutex<Option<Arc<Link>>>>,
+        publish: watch::Sender<Status>,
+    ) -> Self {
+        let (inner, results) = mpsc::channel(INNER);
+        Self {
+            cancel_start: around.shutdown.child_token(),
+            config,
+            around,
+            live,
+            publish,
+            phase: Phase::Idle,
+            generation: 0,
+            era: known.era,
+            digest: known.digest,
+            failures: 0,
+            last_launch: None,
+            waiting: VecDeque::new(),
+            askers: Vec::new(),
+            urgent: Arc::new(Notify::new()),
+            next_tick: Instant::now(),
+            inner,
+            results,
+        }
+    }
+
+    /// Runs until the relay ends; the process ends before it returns.
+    pub async fn run(mut self, mut asks: mpsc::Receiver<Ask>) {
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = self.around.shutdown.cancelled() => break,
+                Some(result) = self.results.recv() => self.result(result).await,
+                ask = asks.recv() => match ask {
+                    Some(Ask::Call(call)) => self.call(call),
+                    Some(Ask::List(reply)) => self.list(reply),
+                    None => break,
+                },
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => self.tick(),
+            }
+        }
+        self.finish(asks);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Idle | Phase::Stopping => None,
+            Phase::Starting => (!self.waiting.is_empty()).then_some(self.next_tick),
+            Phase::Ready(_) => Some(self.next_tick),
+            Phase::Down { retry_at, .. } => Some(*retry_at),
+        }
+    }
+
+    fn say(&self, state: State) {
+        self.publish.send_if_modified(|status| {
+            let modified = status.state != state;
+            if modified {
+                *status = Status::now(state);
+            }
+            modified
+        });
+    }
+
+    // -- what is asked ------------------------------------------------------------------------------------------------
+
+    fn call(&mut self, call: Box<Call>) {
+        let call = match &self.phase {
+            Phase::Ready(ready) => match ready.link.submit(call) {
+                Ok(()) => return,
+                Err(call) => call,
+            },
+            _ => call,
+        };
+        if self.waiting.len() >= WAITING_MAX {
+            let text = format!("source `{}` is starting, and {WAITING_MAX} calls wait for it already", self.config.id);
+            let error = CallError::new(ErrorKind::Busy, text, "try again in a moment");
+            return call.back.end(End::Failed(error.at(self.config.id.as_str(), Some(call.tool.as_str()))));
+        }
+        self.waiting.push_back((call, Instant::now()));
+        self.wanted();
+    }
+
+    fn list(&mut self, reply: oneshot::Sender<Result<(), CallError>>) {
+        if let Phase::Ready(ready) = &mut self.phase {
+            let fresh = ready.listed_at.is_some_and(|at| at.elapsed() < LIST_FRESH);
+            if fresh && !ready.dirty && !ready.listing {
+                let _ = reply.send(Ok(()));
+                return;
+            }
+            ready.dirty |= !ready.listing;
+        }
+        self.askers.push(reply);
+        self.wanted();
+        self.look_after_list();
+    }
+
+    /// Somebody waits for the source: start it, unless it failed just now.
+    fn wanted(&mut self) {
+        match &self.phase {
+            Phase::Idle => self.launch(),
+            Phase::Starting => self.urgent.notify_one(),
+            Phase::Ready(_) | Phase::Stopping => {}
+            Phase::Down { error, retry_at } => {
+                let rested = self.last_launch.is_none_or(|at| at.elapsed() >= LAUNCH_GAP);
+                if self.failures <= 1 || rested {
+                    self.launch();
+                } else if retry_at.saturating_duration_since(Instant::now()) > WAIT_FOR_RETRY {
+                    let error = error.clone();
+                    self.fail_waiting(&error);
+                }
+            }
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &CallError) {
+        for (call, _) in std::mem::take(&mut self.waiting) {
+            if !call.ticket.is_cancelled() {
+                let own = error.clone().at(self.config.id.as_str(), Some(call.tool.as_str()));
+                call.back.end(End::Failed(own));
+            }
+        }
+        for asker in std::mem::take(&mut self.askers) {
+            let _ = asker.send(Err(error.clone()));
+        }
+    }
+
+    // -- starting -----------------------------------------------------------------------------------------------------
+
+    fn launch(&mut self) {
+        self.generation += 1;
+        self.last_launch = Some(Instant::now());
+        self.phase = Phase::Starting;
+        self.say(State::Starting);
+        self.urgent = Arc::new(Notify::new());
+        if !self.waiting.is_empty() {
+            self.urgent.notify_one();
+        }
+        let known = if self.config.era == EraChoice::Auto { self.era } else { None };
+        let starting = start::start(
+            self.config.clone(),
+            known,
+            self.around.clone(),
+            self.urgent.clone(),
+            self.cancel_start.clone(),
+        );
+        let (inner, generation) = (self.inner.clone(), self.generation);
+        self.around.tracker.spawn(async move {
+            let started = starting.await.map(Box::new);
+            if let Err(mpsc::error::SendError(Inner::Started(_, Ok(started)))) =
+                inner.send(Inner::Started(generation, started)).await
+            {
+                // The actor is gone: nobody else would end the process.
+                started.running.link.stop.cancel();
+            }
+        });
+    }
+
+    async fn result(&mut self, result: Inner) {
+        match result {
+            Inner::Started(generation, Ok(started)) if generation == self.generation => self.started(*started).await,
+            Inner::Started(generation, Err(error)) if generation == self.generation => self.failed(error),
+            Inner::Gone(generation, gone) if generation == self.generation => self.gone(gone),
+            Inner::ListChanged(generation) if generation == self.generation => {
+                if let Phase::Ready(ready) = &mut self.phase {
+                    ready.dirty = true;
+                }
+                self.look_after_list();
+            }
+            Inner::Listed(generation, listing) if generation == self.generation => self.listed(listing).await,
+            Inner::Started(_, Ok(started)) => started.running.link.stop.cancel(),
+            _ => tracing::debug!(source = %self.config.id, "result of an earlier launch dropped"),
+        }
+    }
+
+    async fn started(&mut self, started: Started) {
+        let Started { running, greeting } = started;
+        tracing::info!(source = %self.config.id, pid = running.pid, version = greeting.version, era = greeting.era.as_str(), "source ready");
+        if self.era != Some(greeting.era) {
+            self.era = Some(greeting.era);
+            let event = SourceEvent::Greeted { source: self.config.id.clone(), era: greeting.era };
+            let _ = self.around.events.send(event).await;
+        }
+        let link = running.link.clone();
+        self.follow(&link, running.gone);
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        for (call, _) in std::mem::take(&mut self.waiting) {
+            if let Err(call) = link.submit(call) {
+                self.waiting.push_back((call, Instant::now()));
+            }
+        }
+        let now = Instant::now();
+        self.say(State::Ready { pid: running.pid, version: greeting.version.clone(), note: None });
+        self.phase = Phase::Ready(Box::new(Ready {
+            link,
+            since: now,
+            note: greeting.note,
+            pid: running.pid,
+            version: greeting.version,
+            oddity: None,
+            listing: false,
+            dirty: true,
+            listed_at: None,
+            list_began: now.checked_sub(LIST_GAP).unwrap_or(now),
+            look_after: LOOK_FIRST,
+        }));
+        self.look_after_list();
+    }
+
+    /// Passes on what happens to a connection until it is gone.
+    fn follow(&self, link: &Arc<Link>, mut gone: oneshot::Receiver<Gone>) {
+        let (inner, generation, link) = (self.inner.clone(), self.generation, link.clone());
+        self.around.tracker.spawn(async move {
+            loop {
+                let event = tokio::select! {
+                    gone = &mut gone => match gone {
+                        Ok(gone) => Inner::Gone(generation, gone),
+                        Err(_) => return,
+                    },
+                    () = link.list_changed.notified() => Inner::ListChanged(generation),
+                };
+                let last = matches!(event, Inner::Gone(..));
+                if inner.send(event).await.is_err() || last {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn failed(&mut self, error: CallError) {
+        self.failures += 1;
+        let exponent = self.failures.saturating_sub(1).min(16);
+        let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+        tracing::warn!(source = %self.config.id, why = %error.message, hint = %error.hint, failures = self.failures, "source failed");
+        let cause = format!("{} ({})", error.message, error.hint);
+        self.say(State::Unreachable { cause, next_try: SystemTime::now() + wait });
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let error = CallError {
+            kind: if error.kind == ErrorKind::Cancelled { ErrorKind::Cancelled } else { ErrorKind::Unavailable },
+            hint: format!("{}; it is tried again in {:.0} s, and when it is called", error.hint, wait.as_secs_f32()),
+            ..error
+        };
+        self.fail_waiting(&error);
+        self.phase = Phase::Down { error, retry_at: Instant::now() + wait };
+    }
+
+    fn gone(&mut self, gone: Gone) {
+        let uptime = match &self.phase {
+            Phase::Ready(ready) => ready.since.elapsed(),
+            _ => Duration::ZERO,
+        };
+        let stopping = matches!(self.phase, Phase::Stopping);
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if uptime >= RECOVERED {
+            self.failures = 0;
+        }
+        if stopping || (gone.clean && uptime >= LIST_GAP) {
+            let note = (!stopping).then(|| format!("{}; it is started again when it is called", gone.error.message));
+            self.say(State::Dormant { note });
+            self.phase = Phase::Idle;
+        } else {
+            // Calls that came in since go with the next launch, not down with this one.
+            let waiting = std::mem::take(&mut self.waiting);
+            self.failed(gone.error);
+            self.waiting = waiting;
+        }
+        if !self.waiting.is_empty() || !self.askers.is_empty() {
+            self.wanted();
+        }
+    }
+
+    // -- listing ------------------------------------------------------------------------------------------------------
+
+    /// Reads the list if it must be read and is not being read.
+    fn look_after_list(&mut self) {
+        let Phase::Ready(ready) = &mut self.phase else { return };
+        if !ready.dirty || ready.listing || ready.list_began.elapsed() < LIST_GAP {
+            return;
+        }
+        (ready.dirty, ready.listing, ready.list_began) = (false, true, Instant::now());
+        let (link, note) = (ready.link.clone(), ready.note.clone());
+        let (inner, generation) = (self.inner.clone(), self.generation);
+        self.around.tracker.spawn(async move {
+            let listing = relist::list(&link, note).await.map(Box::new);
+            let _ = inner.send(Inner::Listed(generation, listing)).await;
+        });
+    }
+
+    async fn listed(&mut self, listing: Result<Box<Listing>, CallError>) {
+        let Phase::Ready(ready) = &mut self.phase else { return };
+        ready.listing = false;
+        let outcome = match listing {
+            Ok(listing) => {
+                ready.listed_at = Some(Instant::now());
+                ready.oddity = listing.incomplete.clone();
+                let changed = self.digest.as_ref() != Some(&listing.digest);
+                ready.look_after = if changed { LOOK_FIRST } else { (ready.look_after * 2).min(LOOK_MAX) };
+                if changed {
+                    self.digest = Some(listing.digest.clone());
+                    let (seen, in_force) = oneshot::channel();
+                    let event = SourceEvent::Listed { source: self.config.id.clone(), listing, seen };
+                    if self.around.events.send(event).await.is_ok() {
+                        let _ = in_force.await;
+                    }
+                }
+                Ok(())
+            }
+            Err(error) if self.digest.is_none() => {
+                // Without any list it is of no use: told as a failure, and tried again as one.
+                ready.link.stop.cancel();
+                self.generation += 1;
+                return self.failed(error);
+            }
+            Err(error) => {
+                ready.oddity = Some(format!("{}; the last good list is kept", error.message));
+                Err(error)
+            }
+        };
+        let Phase::Ready(ready) = &self.phase else { return };
+        self.say(State::Ready { pid: ready.pid, version: ready.version.clone(), note: ready.oddity.clone() });
+        for asker in std::mem::take(&mut self.askers) {
+            let _ = asker.send(outcome.clone());
+        }
+    }
+
+    // -- time ---------------------------------------------------------------------------------------------------------
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        self.next_tick = now + TICK;
+        self.waiting.retain(|(call, _)| !call.ticket.is_cancelled());
+        match &mut self.phase {
+            Phase::Down { retry_at, .. } if *retry_at <= now => self.launch(),
+            Phase::Starting => self.expire_waiting(now),
+            Phase::Ready(ready) => {
+                ready.link.sweep(now);
+                let used = ready.link.idle_since();
+                let looked = ready.listed_at.unwrap_or(ready.since);
+                let since_look = now.saturating_duration_since(looked);
+                if used.is_some_and(|used| used > looked) && since_look >= ready.look_after {
+                    ready.dirty = true;
+                }
+                let last = used.unwrap_or(ready.since).max(looked).max(ready.since);
+                let keep = self.config.start == Start::AtStart && self.config.idle_stop.is_none();
+                let rested = self.config.idle_stop.is_some_and(|limit| now.saturating_duration_since(last) >= limit);
+                if !keep && rested && !ready.listing && ready.link.close_if_idle() {
+                    self.stop_idle();
+                } else {
+                    self.look_after_list();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stop_idle(&mut self) {
+        let Phase::Ready(ready) = &self.phase else { return };
+        tracing::info!(source = %self.config.id, "source idle, stopped");
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        ready.link.stop.cancel();
+        self.phase = Phase::Stopping;
+    }
+
+    fn expire_waiting(&mut self, now: Instant) {
+        let id = self.config.id.clone();
+        let expired = |entry: &(Box<Call>, Instant)| now.duration_since(entry.1) >= entry.0.limits.total;
+        for (call, since) in self.waiting.extract_if(.., |entry| expired(entry)).collect::<Vec<_>>() {
+            let text = format!("source `{id}` is still starting after {:.0} s", since.elapsed().as_secs_f32());
+            let error = CallError::new(ErrorKind::Starting, text, "call again later; the start goes on");
+            call.back.end(End::Failed(error.at(id.as_str(), Some(call.tool.as_str()))));
+        }
+    }
+
+    /// The relay ends: so does the process, and so does every call.
+    fn finish(mut self, mut asks: mpsc::Receiver<Ask>) {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Phase::Ready(ready) = &self.phase {
+            ready.link.stop.cancel();
+        }
+        asks.close();
+        while let Ok(ask) = asks.try_recv() {
+            match ask {
+                Ask::Call(call) => self.waiting.push_back((call, Instant::now())),
+                Ask::List(reply) => self.askers.push(reply),
+            }
+        }
+        while let Ok(result) = self.results.try_recv() {
+            if let Inner::Started(_, Ok(started)) = result {
+                started.running.link.stop.cancel();
+            }
+        }
+        let text = format!("source `{}` is being stopped with the relay", self.config.id);
+        self.fail_waiting(&CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Owns the first exchange with a source: which era it speaks, who it is, and what it can.
+//! It does not launch the source, and remembers nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::link::Link;
+use crate::call::{CallError, ErrorKind};
+use crate::catalog::ServerNote;
+use crate::config::EraChoice;
+use crate::protocol::{self, Era};
+use crate::wire::{Message, Object, unquoted};
+
+/// How long a source may leave `server/discover` unanswered before `initialize` is sent behind it. A source that is only
+/// slow to start answers both when it is up, so the wait costs it nothing.
+const PROBE: Duration = Duration::from_secs(3);
+
+/// What a source said of itself.
+#[derive(Debug, Clone)]
+pub struct Greeting {
+    pub era: Era,
+    /// The negotiated revision.
+    pub version: String,
+    pub note: ServerNote,
+    /// It declared tools. Some that have tools do not; they are asked all the same.
+    pub tools: bool,
+    pub list_changed: bool,
+}
+
+/// Why there is no greeting.
+#[derive(Debug, Clone)]
+pub enum NoGreeting {
+    Failed(CallError),
+    /// The source broke off when it was asked for its era; it may do better with `initialize` alone.
+    ProbeBroke(CallError),
+}
+
+type Answer = Result<Message, CallError>;
+
+/// Negotiates the era and greets the source. `known` is what was found out earlier.
+pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> Result<Greeting, NoGreeting> {
+    match (choice, known) {
+        (EraChoice::Legacy, _) | (EraChoice::Auto, Some(Era::Legacy)) => {
+            let answer = received(initialize(link)).await;
+            match read_initialize(link, &answer) {
+                Err(_) if choice == EraChoice::Auto && wants_modern(&answer) => discover_only(link).await,
+                other => other.map_err(NoGreeting::Failed),
+            }
+        }
+        (EraChoice::Modern, _) => discover_only(link).await,
+        (EraChoice::Auto, _) => probe(link).await,
+    }
+}
+
+async fn discover_only(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
+    let answer = received(discover(link)).await;
+    match read_discover(link, &answer) {
+        Some(greeting) => Ok(greeting),
+        None => Err(NoGreeting::Failed(rejected(link, "server/discover", &answer))),
+    }
+}
+
+/// Asks for the modern era first, and for the legacy one when there is no modern answer.
+async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
+    let mut discovering = discover(link);
+    let first = match tokio::time::timeout(PROBE, &mut discovering).await {
+        Ok(answer) => Some(settle(link, answer)),
+        Err(_) => None,
+    };
+    if let Some(answer) = &first {
+        if let Some(greeting) = read_discover(link, answer) {
+            return Ok(greeting);
+        }
+        if let Err(error) = answer {
+            return Err(NoGreeting::ProbeBroke(error.clone()));
+        }
+    }
+    let mut initializing = initialize(link);
+    let mut waiting = first.is_none();
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut discovering, if waiting => {
+                waiting = false;
+                if let Some(greeting) = read_discover(link, &settle(link, answer)) {
+                    return Ok(greeting);
+                }
+            }
+            answer = &mut initializing => {
+                return read_initialize(link, &settle(link, answer)).map_err(NoGreeting::ProbeBroke);
+            }
+        }
+    }
+}
+
+fn discover(link: &Link) -> oneshot::Receiver<Answer> {
+    link.request("server/discover", &format!("{{\"_meta\":{}}}", protocol::modern_meta()))
+}
+
+fn initialize(link: &Link) -> oneshot::Receiver<Answer> {
+    let params = format!(
+        "{{\"protocolVersion\":\"{}\",\"capabilities\":{{}},\"clientInfo\":{}}}",
+        protocol::LATEST_LEGACY,
+        protocol::implementation()
+    );
+    link.request("initialize", &params)
+}
+
+async fn received(receiver: oneshot::Receiver<Answer>) -> Answer {
+    receiver.await.unwrap_or_else(|_| Err(CallError::new(ErrorKind::Cancelled, "the request was dropped", "try again")))
+}
+
+fn settle(link: &Link, answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+    answer.unwrap_or_else(|_| {
+        let text = format!("source `{}` was dropped while it started", link.source);
+        Err(CallError::new(ErrorKind::Cancelled, text, "try again"))
+    })
+}
+
+/// A greeting, if the answer is a `DiscoverResult` that offers the modern revision.
+fn read_discover(link: &Link, answer: &Answer) -> Option<Greeting> {
+    let message = answer.as_ref().ok()?;
+    let result = Object::parse(message.text(message.result?))?;
+    let versions: Vec<String> = serde_json::from_str(result.get("supportedVersions")?).ok()?;
+    if !versions.iter().any(|version| version == protocol::MODERN) {
+        return None;
+    }
+    link.set_era(Era::Modern);
+    let server = result.get("_meta").and_then(Object::parse).and_then(|meta| meta.get(protocol::META_SERVER));
+    let (tools, list_changed) = read_capabilities(&result);
+    Some(Greeting {
+        era: Era::Modern,
+        version: protocol::MODERN.to_owned(),
+        note: note(server, &result),
+        tools,
+        list_changed,
+    })
+}
+
+fn read_initialize(link: &Link, answer: &Answer) -> Result<Greeting, CallError> {
+    let Ok(message) = answer else { return Err(rejected(link, "initialize", answer)) };
+    let result = message.result.and_then(|span| Object::parse(message.text(span)));
+    let Some(result) = result else { return Err(rejected(link, "initialize", answer)) };
+    let version = result.string("protocolVersion").unwrap_or_default().into_owned();
+    if !protocol::LEGACY.contains(&version.as_str()) {
+        return Err(CallError::new(
+            ErrorKind::Unavailable,
+            format!("source `{}` answers with protocol revision `{version}`, which toolrelay does not speak", link.source),
+            format!("use a version of the source that speaks one of {} or {}", protocol::MODERN, protocol::LEGACY.join(", ")),
+        )
+        .at(&link.source, None));
+    }
+    link.set_era(Era::Legacy);
+    link.notify("notifications/initialized", "");
+    let (tools, list_changed) = read_capabilities(&result);
+    Ok(Greeting { era: Era::Legacy, version, note: note(result.get("serverInfo"), &result), tools, list_changed })
+}
+
+fn read_capabilities(result: &Object<'_>) -> (bool, bool) {
+    let Some(capabilities) = result.get("capabilities").and_then(Object::parse) else { return (false, false) };
+    let Some(tools) = capabilities.get("tools").and_then(Object::parse) else { return (false, false) };
+    (true, tools.get("listChanged") == Some("true"))
+}
+
+fn note(server: Option<&str>, result: &Object<'_>) -> ServerNote {
+    let server = server.and_then(Object::parse);
+    let text = |name: &str| server.as_ref().and_then(|server| server.string(name)).map(|text| text.into_owned());
+    ServerNote {
+        name: text("name").unwrap_or_default(),
+        title: text("title"),
+        version: text("version"),
+        instructions: result.string("instructions").map(|text| text.into_owned()),
+    }
+}
+
+/// The source refused `initialize` because it only speaks the modern revision.
+fn wants_modern(answer: &Answer) -> bool {
+    let code = answer.as_ref().ok().and_then(|message| {
+        Object::parse(message.text(message.error?))?.get("code")?.parse::<i64>().ok()
+    });
+    code.is_some_and(|code| protocol::MODERN_ERRORS.contains(&code))
+}
+
+fn rejected(link: &Link, method: &str, answer: &Answer) -> CallError {
+    let message = match answer {
+        Err(error) => return error.clone(),
+        Ok(message) => message,
+    };
+    let why = message
+        .error
+        .and_then(|span| Object::parse(message.text(span)).map(|error| error.get("message").map(str::to_owned)))
+        .flatten()
+        .and_then(|raw| unquoted(&raw).map(|text| text.into_owned()))
+        .unwrap_or_else(|| "no usable answer".to_owned());
+    CallError::new(
+        ErrorKind::Unavailable,
+        format!("source `{}` refused `{method}`: {}", link.source, crate::redact::one_line(&crate::redact::mask(&why, &[]), 300)),
+        "see what the source needs (its own documentation and its words on stderr)",
+    )
+    .at(&link.source, None)
+}

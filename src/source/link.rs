@@ -1,0 +1,389 @@
+//! Owns one live connection to a source: the calls in flight on it, their ids, and what the source sends back.
+//! It does not start or stop the process, and does not know who called.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, CallError, End, ErrorKind, Recall};
+use crate::protocol::{self, Era};
+use crate::wire::{Message, Outbox, Piece, quoted};
+
+/// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
+/// that is slow to read.
+const OUTBOX_LIMIT: usize = 64 * 1024 * 1024;
+/// How many calls may wait for a free place in a source.
+const QUEUE_MAX: usize = 1024;
+
+/// A connection to a running source.
+pub struct Link {
+    pub source: String,
+    pub outbox: Arc<Outbox>,
+    table: Mutex<Table>,
+    era: OnceLock<Era>,
+    max_in_flight: usize,
+    /// Asks the process's supervisor to end it.
+    pub stop: CancellationToken,
+    /// The source said that its list has changed.
+    pub list_changed: Notify,
+    /// Lines that were no messages.
+    noise: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    last_id: u64,
+    pending: HashMap<u64, Pending>,
+    /// Calls that wait for a place, oldest first.
+    queue: VecDeque<u64>,
+    running: usize,
+    last_used: Option<Instant>,
+    closed: Option<CallError>,
+}
+
+enum Pending {
+    Call { call: Box<Call>, since: Instant, heard: Instant, sent: bool },
+    Own(oneshot::Sender<Result<Message, CallError>>),
+}
+
+impl Link {
+    pub fn new(source: &str, max_in_flight: usize) -> Arc<Self> {
+        Arc::new(Self {
+            source: source.to_owned(),
+            outbox: Outbox::new(OUTBOX_LIMIT),
+            table: Mutex::default(),
+            era: OnceLock::new(),
+            max_in_flight,
+            stop: CancellationToken::new(),
+            list_changed: Notify::new(),
+            noise: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn era(&self) -> Era {
+        self.era.get().copied().unwrap_or(Era::Legacy)
+    }
+
+    /// Fixes the era, once, when it has been negotiated.
+    pub fn set_era(&self, era: Era) {
+        let _ = self.era.set(era);
+    }
+
+    /// Sends a call, or lets it wait for its turn. A closed connection gives it back.
+    pub fn submit(self: &Arc<Self>, call: Box<Call>) -> Result<(), Box<Call>> {
+        let now = Instant::now();
+        let mut table = self.lock();
+        if table.closed.is_some() {
+            return Err(call);
+        }
+        if self.outbox.is_full() || table.queue.len() >= QUEUE_MAX {
+            let waiting = table.queue.len();
+            drop(table);
+            self.refuse_busy(call, waiting);
+            return Ok(());
+        }
+        table.last_id += 1;
+        let id = table.last_id;
+        let link = Arc::downgrade(self);
+        let weak: std::sync::Weak<dyn Recall> = link;
+        if !call.ticket.sent(weak, id) {
+            return Ok(());
+        }
+        table.last_used = Some(now);
+        let sent = table.running < self.max_in_flight;
+        if sent {
+            table.running += 1;
+            // A closed outbox shows as the end of the connection at once; the call ends with it.
+            let _ = call.request.send(&self.outbox, id, self.era());
+        } else {
+            table.queue.push_back(id);
+        }
+        table.pending.insert(id, Pending::Call { call, since: now, heard: now, sent });
+        Ok(())
+    }
+
+    fn refuse_busy(&self, call: Box<Call>, waiting: usize) {
+        let error = CallError::new(
+            ErrorKind::Busy,
+            format!("source `{}` takes no more calls: {waiting} wait already, or it does not read what it is sent", self.source),
+            "try again later, or raise `max_in_flight` of the source",
+        )
+        .at(&self.source, Some(call.tool.as_str()));
+        call.back.end(End::Failed(error));
+    }
+
+    /// Sends the next waiting calls while there is room. Called with the table locked.
+    fn advance(&self, table: &mut Table) {
+        while table.running < self.max_in_flight {
+            let Some(id) = table.queue.pop_front() else { return };
+            let Some(Pending::Call { call, sent, heard, .. }) = table.pending.get_mut(&id) else { continue };
+            *sent = true;
+            *heard = Instant::now();
+            let _ = call.request.send(&self.outbox, id, self.era());
+            table.running += 1;
+        }
+    }
+
+    /// Takes an entry out and lets the next call have its place.
+    fn take(&self, id: u64) -> Option<Pending> {
+        let mut table = self.lock();
+        let entry = table.pending.remove(&id)?;
+        if let Pending::Call { sent, .. } = &entry {
+            if *sent {
+                table.running -= 1;
+            } else {
+                table.queue.retain(|queued| *queued != id);
+            }
+            table.last_used = Some(Instant::now());
+            self.advance(&mut table);
+        }
+        Some(entry)
+    }
+
+    /// One request of the relay's own. `params` is the text of an object.
+    pub fn request(&self, method: &str, params: &str) -> oneshot::Receiver<Result<Message, CallError>> {
+        let (answer, receiver) = oneshot::channel();
+        let mut table = self.lock();
+        if let Some(closed) = &table.closed {
+            let _ = answer.send(Err(closed.clone()));
+            return receiver;
+        }
+        table.last_id += 1;
+        let id = table.last_id;
+        table.pending.insert(id, Pending::Own(answer));
+        let text =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
+        let _ = self.outbox.send_text(&text);
+        receiver
+    }
+
+    /// One notification of the relay's own; `params` may be empty.
+    pub fn notify(&self, method: &str, params: &str) {
+        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
+        let _ = self.outbox.send_text(&format!("{{\"jsonrpc\":\"2.0\",\"method\":{}{params}}}", quoted(method)));
+    }
+
+    /// Takes what the source sent. Gives the outbox that was written to, so that the reader can wait for room in it.
+    pub fn receive(&self, message: &Message) -> Option<Arc<Outbox>> {
+        match message.kind {
+            crate::wire::Kind::Reply => self.reply(message),
+            crate::wire::Kind::Notification => self.notification(message),
+            crate::wire::Kind::Request => {
+                self.answer(message);
+                None
+            }
+        }
+    }
+
+    fn reply(&self, message: &Message) -> Option<Arc<Outbox>> {
+        let Some(entry) = message.number_id().and_then(|id| self.take(id)) else {
+            tracing::debug!("reply to no call in flight dropped");
+            return None;
+        };
+        match entry {
+            Pending::Own(answer) => {
+                let _ = answer.send(Ok(message.clone()));
+                None
+            }
+            Pending::Call { call, .. } => {
+                let outbox = call.back.outbox().cloned();
+                call.back.end(End::Reply(message.clone(), self.era()));
+                outbox
+            }
+        }
+    }
+
+    fn notification(&self, message: &Message) -> Option<Arc<Outbox>> {
+        match &*message.method_name() {
+            "notifications/progress" => {
+                let params = crate::wire::Object::parse(message.params_text()?)?;
+                let token = params.get("progressToken")?;
+                let span = crate::wire::Span::of(&message.line, token);
+                let mut table = self.lock();
+                let Pending::Call { call, heard, .. } = table.pending.get_mut(&crate::wire::message::number(token)?)?
+                else {
+                    return None;
+                };
+                *heard = Instant::now();
+                call.back.progress(message, span);
+                call.back.outbox().cloned()
+            }
+            "notifications/tools/list_changed" => {
+                self.list_changed.notify_one();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// What a source may ask of the relay itself.
+    fn answer(&self, message: &Message) {
+        let id = message.id_text().unwrap_or("null");
+        let method = message.method_name();
+        let sent = match &*method {
+            "ping" => self.outbox.send(&[
+                Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
+                Piece::Text(id),
+                Piece::Text(",\"result\":{}}"),
+            ]),
+            _ => self.outbox.send_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{},\"message\":{}}}}}",
+                protocol::METHOD_NOT_FOUND,
+                quoted(&format!("toolrelay declared no capability for `{method}` and cannot pass it on"))
+            )),
+        };
+        if sent.is_err() {
+            tracing::debug!("source asked on a closed connection");
+        }
+    }
+
+    /// A reply that cannot be read: its call ends at once. Gives the outbox that was written to.
+    pub fn broken_reply(&self, id: u64, why: &str) -> Option<Arc<Outbox>> {
+        match self.take(id)? {
+            Pending::Own(answer) => {
+                let _ = answer.send(Err(self.unreadable(why)));
+                None
+            }
+            Pending::Call { call, .. } => {
+                let error = self.unreadable(why).at(&self.source, Some(call.tool.as_str()));
+                let outbox = call.back.outbox().cloned();
+                call.back.end(End::Failed(error));
+                outbox
+            }
+        }
+    }
+
+    fn unreadable(&self, why: &str) -> CallError {
+        CallError::new(
+            ErrorKind::Unavailable,
+            format!("source `{}` answered, but its answer cannot be read: {why}", self.source),
+            "the call was carried out; report this to the authors of the source",
+        )
+        .at(&self.source, None)
+    }
+
+    /// Counts a line that is no message; `true` when it is worth a warning (the first, the tenth, the hundredth ..).
+    pub fn count_noise(&self) -> bool {
+        let count = self.noise.fetch_add(1, Ordering::Relaxed) + 1;
+        std::iter::successors(Some(1_u64), |step| step.checked_mul(10)).take_while(|step| *step <= count).any(|step| step == count)
+    }
+
+    pub fn noise(&self) -> u64 {
+        self.noise.load(Ordering::Relaxed)
+    }
+
+    /// Ends calls that are over their limits, and tells the source.
+    pub fn sweep(&self, now: Instant) {
+        let mut over = Vec::new();
+        for (id, entry) in &self.lock().pending {
+            if let Pending::Call { call, since, heard, sent } = entry {
+                let (idle, total) = (now.duration_since(*heard), now.duration_since(*since));
+                if idle >= call.limits.idle || total >= call.limits.total {
+                    over.push((*id, *sent, total >= call.limits.total));
+                }
+            }
+        }
+        over.sort_unstable();
+        for (id, sent, hard) in over {
+            let Some(Pending::Call { call, since, .. }) = self.take(id) else { continue };
+            if sent {
+                self.tell_cancelled(id, Some("the time limit of the relay was reached"));
+            }
+            call.back.end(End::Failed(timed_out(&self.source, call.tool.as_str(), call.limits, now - since, sent, hard)));
+        }
+    }
+
+    fn tell_cancelled(&self, id: u64, reason: Option<&str>) {
+        let reason = reason.map(|reason| format!(",\"reason\":{}", quoted(reason))).unwrap_or_default();
+        self.notify("notifications/cancelled", &format!("{{\"requestId\":{id}{reason}}}"));
+    }
+
+    /// Nothing in flight since then; `None` while something is.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let table = self.lock();
+        if table.pending.is_empty() { table.last_used } else { None }
+    }
+
+    /// Takes no more calls, if none is in flight; a call that comes later is given back and starts the source again.
+    pub fn close_if_idle(&self) -> bool {
+        let mut table = self.lock();
+        if table.pending.is_empty() && table.closed.is_none() {
+            let text = format!("source `{}` was idle and is being stopped", self.source);
+            table.closed = Some(CallError::new(ErrorKind::Cancelled, text, "call again: the source is started again"));
+            return true;
+        }
+        false
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
+    /// The connection is over: every call in flight ends with `error`.
+    pub fn shut(&self, error: &CallError) {
+        let mut table = self.lock();
+        table.closed.get_or_insert_with(|| error.clone());
+        let mut entries: Vec<_> = table.pending.drain().collect();
+        table.queue.clear();
+        table.running = 0;
+        drop(table);
+        self.outbox.close();
+        entries.sort_unstable_by_key(|(id, _)| *id);
+        for (_, entry) in entries {
+            match entry {
+                Pending::Own(answer) => {
+                    let _ = answer.send(Err(error.clone()));
+                }
+                Pending::Call { call, sent, .. } => {
+                    let mut own = error.clone().at(&self.source, Some(call.tool.as_str()));
+                    if sent {
+                        own.hint = format!("whether the call took effect is not known, check before repeating it; {}", own.hint);
+                    }
+                    call.back.end(End::Failed(own));
+                }
+            }
+        }
+    }
+}
+
+impl Recall for Link {
+    fn recall(&self, id: u64, reason: Option<&str>) {
+        if let Some(Pending::Call { sent: true, .. }) = self.take(id) {
+            self.tell_cancelled(id, reason);
+        }
+    }
+}
+
+fn timed_out(
+    source: &str,
+    tool: &str,
+    limits: crate::config::CallLimits,
+    took: std::time::Duration,
+    sent: bool,
+    hard: bool,
+) -> CallError {
+    let (idle, total, took) = (limits.idle.as_secs_f32(), limits.total.as_secs_f32(), took.as_secs_f32());
+    let (message, hint) = match (sent, hard) {
+        (false, _) => (
+            format!("`{tool}` of source `{source}` waited {took:.1} s for its turn and was not sent"),
+            "try again later, or raise `max_in_flight` of the source",
+        ),
+        (true, true) => (
+            format!("`{tool}` of source `{source}` ran for {took:.1} s, longer than the hard maximum of {total} s (the limit without progress is {idle} s)"),
+            "raise `max_call_secs` of the source if it needs longer; the call was cancelled and may have taken effect",
+        ),
+        (true, false) => (
+            format!("`{tool}` of source `{source}` gave no sign for {idle} s (ran {took:.1} s; the hard maximum is {total} s)"),
+            "raise `call_timeout_secs` of the source or of the tool if it needs longer; the call was cancelled and may have taken effect",
+        ),
+    };
+    CallError::new(ErrorKind::TimedOut, message, hint).at(source, Some(tool))
+}

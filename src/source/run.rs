@@ -1,0 +1,227 @@
+//! Owns the tasks of one launched process: one reads its output, one writes its input, one drains its standard error, one
+//! waits for its end. It does not decide when a source runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use super::launch::{self, Grace, Launched, Process};
+use super::link::Link;
+use super::stderr::StderrTail;
+use crate::call::{CallError, ErrorKind};
+use crate::wire::message::salvage_id;
+use crate::wire::{self, Line, LineReader, Message, Outbox, Unreadable};
+
+/// How long output is still read after the process has ended (a grandchild may hold the pipe open).
+const LAST_OUTPUT: Duration = Duration::from_millis(300);
+/// How long a process that closed its output may take to end by itself.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How much of a stray line is shown.
+const SAMPLE: usize = 120;
+
+/// How a process came to its end.
+#[derive(Debug, Clone)]
+pub struct Gone {
+    pub error: CallError,
+    /// It was asked to stop, or ended by itself with code 0.
+    pub clean: bool,
+}
+
+/// A running process seen from its supervisor.
+pub struct Running {
+    pub link: Arc<Link>,
+    pub pid: u32,
+    pub tail: StderrTail,
+    pub gone: oneshot::Receiver<Gone>,
+}
+
+/// Starts the tasks of a launched process.
+pub fn run(
+    launched: Launched,
+    source: &str,
+    max_in_flight: usize,
+    max_message: usize,
+    grace: Arc<std::sync::Mutex<Grace>>,
+    tracker: &TaskTracker,
+) -> Running {
+    let Launched { process, stdin, stdout, stderr, secrets } = launched;
+    let link = Link::new(source, max_in_flight);
+    let tail = StderrTail::new(secrets);
+    let pid = process.pid();
+    let span = tracing::info_span!("source", id = source, pid);
+    let outbox = link.outbox.clone();
+    tracker.spawn(
+        async move {
+            if let Err(error) = outbox.write_to(stdin).await {
+                tracing::debug!(%error, "source takes no more input");
+            }
+        }
+        .instrument(span.clone()),
+    );
+    let drain = tracker.spawn(tail.clone().drain(stderr).instrument(span.clone()));
+    let reading = {
+        let (link, tail) = (link.clone(), tail.clone());
+        tracker.spawn(read(link, tail, LineReader::new(stdout, max_message)).instrument(span.clone()))
+    };
+    let (tell, gone) = oneshot::channel();
+    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), grace };
+    tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
+    Running { link, pid, tail, gone }
+}
+
+/// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.
+async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl AsyncRead + Unpin>) -> Option<String> {
+    loop {
+        // Whoever was written to last sets the pace: a client that does not read makes its sources wait.
+        let mut written = None;
+        while let Some(line) = reader.buffered() {
+            match take_line(&link, &tail, line).await {
+                Ok(outbox) => written = outbox.or(written),
+                Err(fatal) => return Some(fatal),
+            }
+        }
+        if let Some(outbox) = written {
+            Outbox::room(&outbox).await;
+        }
+        match reader.fill().await {
+            Ok(true) => {}
+            Ok(false) => {
+                while let Some(line) = reader.buffered() {
+                    if let Err(fatal) = take_line(&link, &tail, line).await {
+                        return Some(fatal);
+                    }
+                }
+                return None;
+            }
+            Err(error) => return Some(format!("its output cannot be read: {error}")),
+        }
+    }
+}
+
+async fn take_line(link: &Link, tail: &StderrTail, line: Line) -> Result<Option<Arc<Outbox>>, String> {
+    match line {
+        Line::Whole(bytes) => match wire::parse(bytes).await {
+            Ok(message) => Ok(link.receive(&message)),
+            Err((why, bytes)) => stray_line(link, tail, &why, &bytes),
+        },
+        Line::TooLong { head, tail: end, length } => {
+            let why = format!("the message has {length} bytes, more than `max_message_mib` of the relay allows");
+            tracing::warn!(length, "message over the limit skipped");
+            Ok(salvage_id(&head).or_else(|| salvage_id(&end)).and_then(|id| link.broken_reply(id, &why)))
+        }
+    }
+}
+
+/// A line that is no message is skipped; if it is the wreck of a reply, its call ends at once.
+fn stray_line(
+    link: &Link,
+    tail: &StderrTail,
+    why: &Unreadable,
+    bytes: &Bytes,
+) -> Result<Option<Arc<Outbox>>, String> {
+    match why {
+        Unreadable::NotUtf8 => {
+            // Better a replacement character than no answer at all.
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            if let Ok(message) = Message::parse(text.into()) {
+                tracing::warn!("message that is not UTF-8 repaired with replacement characters");
+                return Ok(link.receive(&message));
+            }
+        }
+        Unreadable::Batch => {
+            if let Ok(parts) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(bytes) {
+                let messages = parts.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
+                return Ok(messages.filter_map(Result::ok).filter_map(|message| link.receive(&message)).last());
+            }
+        }
+        _ => {}
+    }
+    if let Some(length) = bytes.strip_prefix(b"Content-Length:").or_else(|| bytes.strip_prefix(b"content-length:"))
+        && length.trim_ascii().iter().all(u8::is_ascii_digit)
+    {
+        return Err("it frames its messages with Content-Length headers; over stdio MCP has one JSON message a line".into());
+    }
+    if matches!(why, Unreadable::NotJson(_) | Unreadable::NotUtf8 | Unreadable::NotMessage(_)) {
+        let edge = &bytes[..bytes.len().min(4096)];
+        let end = &bytes[bytes.len().saturating_sub(4096)..];
+        let id = salvage_id(edge).or_else(|| salvage_id(end));
+        if let Some(outbox) = id.and_then(|id| link.broken_reply(id, &why.to_string())) {
+            return Ok(Some(outbox));
+        }
+    }
+    if link.count_noise() {
+        let sample = tail.masked(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SAMPLE)]), SAMPLE);
+        tracing::warn!(count = link.noise(), sample, "line on stdout is no message, skipped");
+    }
+    Ok(None)
+}
+
+struct Supervised {
+    process: Process,
+    link: Arc<Link>,
+    tail: StderrTail,
+    grace: Arc<std::sync::Mutex<Grace>>,
+}
+
+impl Supervised {
+    async fn supervise(
+        mut self,
+        mut reading: tokio::task::JoinHandle<Option<String>>,
+        drain: tokio::task::JoinHandle<()>,
+        tell: oneshot::Sender<Gone>,
+    ) {
+        let stop = self.link.stop.clone();
+        let mut asked = false;
+        let mut fatal = None;
+        tokio::select! {
+            () = stop.cancelled() => asked = true,
+            _ = self.process.wait() => {
+                fatal = tokio::time::timeout(LAST_OUTPUT, &mut reading).await.ok().and_then(Result::ok).flatten();
+            }
+            read = &mut reading => {
+                fatal = read.ok().flatten();
+                if fatal.is_none() {
+                    let _ = tokio::time::timeout(LAST_BREATH, self.process.wait()).await;
+                }
+            }
+        }
+        if !asked {
+            // Let its last words come in before they are told.
+            let _ = tokio::time::timeout(Duration::from_millis(100), drain).await;
+        }
+        let gone = self.account(asked, fatal);
+        tracing::info!(how = %gone.error.message, "source ended");
+        self.link.shut(&gone.error);
+        let grace = *self.grace.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.process.stop(grace).await;
+        reading.abort();
+        let _ = tell.send(gone);
+    }
+
+    fn account(&self, asked: bool, fatal: Option<String>) -> Gone {
+        let source = &self.link.source;
+        if asked {
+            let error = CallError::new(
+                ErrorKind::Cancelled,
+                format!("source `{source}` was stopped by the relay"),
+                "call again: the source is started when it is needed",
+            );
+            return Gone { error: error.at(source, None), clean: true };
+        }
+        let status = self.process.ended();
+        let how = match (&fatal, status) {
+            (Some(fatal), _) => fatal.clone(),
+            (None, None) => "closed its output".to_owned(),
+            (None, status) => launch::describe(status),
+        };
+        let clean = fatal.is_none() && status.is_some_and(|status| status.success());
+        let message = format!("source `{source}`: {how}{}", self.tail.told());
+        let error = CallError::new(ErrorKind::Exited, message, "the source is started again when it is needed");
+        Gone { error: error.at(source, None), clean }
+    }
+}

@@ -1,0 +1,187 @@
+//! Owns the cutting of a byte stream into lines, of any length up to a limit.
+//! It does not look inside a line.
+
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The room for one read: what a pipe holds by default on Linux.
+const READ_ROOM: usize = 64 * 1024;
+/// The most room for one read; reached while a long line is coming in.
+const READ_ROOM_MAX: usize = 1024 * 1024;
+/// How much of either end of a line that is over the limit is kept, to find the id in it.
+const EDGE: usize = 4 * 1024;
+
+/// What stands between two newlines.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A whole line without its end (`\n` or `\r\n`).
+    Whole(Bytes),
+    /// A line over the limit: its first and last bytes and its length; the rest was skipped.
+    TooLong { head: Bytes, tail: Bytes, length: u64 },
+}
+
+struct Skipped {
+    head: Bytes,
+    tail: BytesMut,
+    length: u64,
+}
+
+/// Cuts what `inner` gives into lines, without copying them.
+pub struct LineReader<R> {
+    inner: R,
+    buffer: BytesMut,
+    /// How much of `buffer` is known to hold no newline.
+    scanned: usize,
+    /// The longest line, in bytes.
+    limit: usize,
+    skipped: Option<Skipped>,
+    room: usize,
+    ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub fn new(inner: R, limit: usize) -> Self {
+        Self { inner, buffer: BytesMut::new(), scanned: 0, limit, skipped: None, room: READ_ROOM, ended: false }
+    }
+
+    /// The next line that is already here; `None` when more must be read first.
+    pub fn buffered(&mut self) -> Option<Line> {
+        loop {
+            let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]).map(|at| at + self.scanned) else {
+                self.scanned = self.buffer.len();
+                return self.rest();
+            };
+            let mut line = self.buffer.split_to(at + 1);
+            line.truncate(at);
+            self.scanned = 0;
+            if let Some(skipped) = self.skipped.take() {
+                return Some(skipped.end(&line));
+            }
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            if !line.is_empty() {
+                return Some(Line::Whole(line.freeze()));
+            }
+        }
+    }
+
+    /// What to do with a buffer that holds no newline.
+    fn rest(&mut self) -> Option<Line> {
+        if self.ended && !(self.buffer.is_empty() && self.skipped.is_none()) {
+            let line = self.buffer.split();
+            self.scanned = 0;
+            return Some(match self.skipped.take() {
+                Some(skipped) => skipped.end(&line),
+                None => Line::Whole(line.freeze()),
+            });
+        }
+        if let Some(skipped) = &mut self.skipped {
+            skipped.add(&self.buffer);
+            self.buffer.clear();
+            self.scanned = 0;
+        } else if self.buffer.len() > self.limit {
+            let head = Bytes::copy_from_slice(&self.buffer[..EDGE.min(self.buffer.len())]);
+            let mut skipped = Skipped { head, tail: BytesMut::new(), length: 0 };
+            skipped.add(&self.buffer);
+            self.skipped = Some(skipped);
+            self.buffer = BytesMut::new();
+            self.scanned = 0;
+        }
+        None
+    }
+
+    /// Reads once. `false` at the end of the stream. Safe to drop while it waits.
+    pub async fn fill(&mut self) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > READ_ROOM_MAX {
+            self.buffer = BytesMut::new();
+        }
+        // Room grows with the line: a long one is not moved more than a few times on its way in.
+        self.buffer.reserve(self.room.max(self.buffer.len()));
+        let read = self.inner.read_buf(&mut self.buffer).await?;
+        self.room = if read >= self.room { (self.room * 2).min(READ_ROOM_MAX) } else { READ_ROOM };
+        self.ended = read == 0;
+        Ok(!self.ended)
+    }
+
+    /// The next line; `None` at the end of the stream. A last line without a newline counts.
+    pub async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.buffered() {
+                return Ok(Some(line));
+            }
+            if !self.fill().await? {
+                return Ok(self.buffered());
+            }
+        }
+    }
+}
+
+impl Skipped {
+    fn add(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(EDGE)..]);
+        let over = self.tail.len().saturating_sub(EDGE);
+        self.tail.advance(over);
+    }
+
+    fn end(mut self, rest: &[u8]) -> Line {
+        self.add(rest);
+        Line::TooLong { head: self.head, tail: self.tail.freeze(), length: self.length }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All lines of `chunks`, each chunk one read.
+    fn lines(chunks: &[&[u8]], limit: usize) -> Vec<Line> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut mock = futures::executor::block_on(async { Vec::new() });
+        mock.extend(chunks.iter().map(|chunk| chunk.to_vec()));
+        runtime.block_on(async move {
+            let (mut near, far) = tokio::io::duplex(7);
+            let feed = async move {
+                for chunk in mock {
+                    tokio::io::AsyncWriteExt::write_all(&mut near, &chunk).await.unwrap();
+                }
+            };
+            let collect = async move {
+                let mut reader = LineReader::new(far, limit);
+                let mut found = Vec::new();
+                while let Some(line) = reader.next().await.unwrap() {
+                    found.push(line);
+                }
+                found
+            };
+            futures::future::join(feed, collect).await.1
+        })
+    }
+
+    fn whole(text: &str) -> Line {
+        Line::Whole(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn lines_are_cut_wherever_reads_end() {
+        assert_eq!(lines(&[b"{}\n{\"a\":1}\r\n"], 100), [whole("{}"), whole("{\"a\":1}")]);
+        assert_eq!(lines(&["漢字".as_bytes(), "🙂\n\n\r\nx".as_bytes()], 100), [whole("漢字🙂"), whole("x")]);
+        assert_eq!(lines(&[], 100), []);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_costs_only_itself() {
+        let long = vec![b'x'; 50_000];
+        let found = lines(&[b"a\n", &long, b"\nb\n"], 10_000);
+        assert_eq!(found[0], whole("a"));
+        assert_eq!(found[2], whole("b"));
+        let Line::TooLong { head, tail, length } = &found[1] else { panic!("{found:?}") };
+        assert_eq!((head.len(), tail.len(), *length), (EDGE, EDGE, 50_000));
+    }
+}

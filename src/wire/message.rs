@@ -1,0 +1,341 @@
+//! Owns the outside view of one JSON-RPC message: which members it has and where they stand in its bytes.
+//! It does not look into them, and keeps the bytes as they came.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A range of bytes within a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Span {
+    /// Where `part`, a slice of `whole`, stands in it.
+    pub fn of(whole: &[u8], part: &str) -> Self {
+        let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+        debug_assert!(start + part.len() <= whole.len());
+        Self { start, end: start + part.len() }
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Request,
+    Notification,
+    /// A result or an error, with an id.
+    Reply,
+}
+
+/// A message whose members are known by place only.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub line: Bytes,
+    pub kind: Kind,
+    pub id: Option<Span>,
+    pub method: Option<Span>,
+    pub params: Option<Span>,
+    pub result: Option<Span>,
+    pub error: Option<Span>,
+    /// Exactly as JSON-RPC 2.0 has it: no member twice, `jsonrpc` there and right, one of result and error.
+    pub regular: bool,
+}
+
+/// Why a line is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("the text is not UTF-8")]
+    NotUtf8,
+    #[error("the text is not JSON: {0}")]
+    NotJson(String),
+    #[error("a JSON-RPC batch")]
+    Batch,
+    #[error("not a JSON object")]
+    NotObject,
+    #[error("a JSON object that is no JSON-RPC message: {0}")]
+    NotMessage(&'static str),
+}
+
+impl Message {
+    /// Reads the top level of `line`. On failure the bytes come back.
+    pub fn parse(line: Bytes) -> Result<Self, (Unreadable, Bytes)> {
+        let text = match std::str::from_utf8(&line) {
+            Ok(text) => text,
+            Err(_) => return Err((Unreadable::NotUtf8, line)),
+        };
+        match text.trim_start_matches(['\u{feff}', ' ', '\t', '\r']).as_bytes().first() {
+            Some(b'{') => {}
+            Some(b'[') => return Err((Unreadable::Batch, line)),
+            _ => return Err((Unreadable::NotObject, line)),
+        }
+        let start = text.len() - text.trim_start_matches(['\u{feff}', ' ', '\t', '\r']).len();
+        let mut json = serde_json::Deserializer::from_str(&text[start..]);
+        let members = match json.deserialize_map(TopLevel).and_then(|members| json.end().map(|()| members)) {
+            Ok(members) => members,
+            Err(error) => return Err((Unreadable::NotJson(error.to_string()), line)),
+        };
+        match Self::from_members(&members, &line) {
+            Ok(message) => Ok(Self { line: line.clone(), ..message }),
+            Err(error) => Err((error, line)),
+        }
+    }
+
+    fn from_members(members: &Members<'_>, line: &Bytes) -> Result<Self, Unreadable> {
+        let span = |raw: Option<&RawValue>| raw.map(|raw| Span::of(line, raw.get()));
+        let kind = match (members.method, members.id) {
+            (Some(method), _) if !method.get().starts_with('"') => {
+                return Err(Unreadable::NotMessage("`method` is no string"));
+            }
+            (Some(_), Some(_)) => Kind::Request,
+            (Some(_), None) => Kind::Notification,
+            (None, Some(_)) if members.result.is_some() || members.error.is_some() => Kind::Reply,
+            (None, _) => return Err(Unreadable::NotMessage("neither a method nor a result or an error with an id")),
+        };
+        // `"error": null` beside a result is no error; `"result": null` is a result.
+        let error = members.error.filter(|raw| members.result.is_none() || raw.get() != "null");
+        let result = if error.is_some() { members.result.filter(|raw| raw.get() != "null") } else { members.result };
+        let regular = members.jsonrpc.is_some_and(|raw| raw.get() == "\"2.0\"")
+            && !members.repeated
+            && (members.result.is_none() || members.error.is_none());
+        Ok(Self {
+            line: Bytes::new(),
+            kind,
+            id: span(members.id),
+            method: span(members.method),
+            params: span(members.params),
+            result: if error.is_some() { None } else { span(result) },
+            error: span(error),
+            regular,
+        })
+    }
+
+    /// The text at `span`.
+    pub fn text(&self, span: Span) -> &str {
+        std::str::from_utf8(&self.line[span.range()]).expect("BUG: a span lies on character borders")
+    }
+
+    /// The bytes at `span`, shared and not copied.
+    pub fn slice(&self, span: Span) -> Bytes {
+        self.line.slice(span.range())
+    }
+
+    /// The id as it was written; `None` for a notification.
+    pub fn id_text(&self) -> Option<&str> {
+        self.id.map(|span| self.text(span))
+    }
+
+    /// The method's name; empty for a reply.
+    pub fn method_name(&self) -> Cow<'_, str> {
+        self.method.and_then(|span| super::unquoted(self.text(span))).unwrap_or_default()
+    }
+
+    /// The params as they were written; `None` where they are absent or null.
+    pub fn params_text(&self) -> Option<&str> {
+        self.params.map(|span| self.text(span)).filter(|text| *text != "null")
+    }
+
+    /// The id of a reply to one of the relay's own requests, which are all whole numbers; a source that turns them into
+    /// strings is understood.
+    pub fn number_id(&self) -> Option<u64> {
+        number(self.id_text()?)
+    }
+}
+
+/// A whole number, also when written as a string or with a fraction of zero.
+pub fn number(raw: &str) -> Option<u64> {
+    let bare = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
+    bare.parse().ok().or_else(|| bare.strip_suffix(".0")?.parse().ok())
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    jsonrpc: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    repeated: bool,
+}
+
+struct TopLevel;
+
+impl<'de> Visitor<'de> for TopLevel {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON-RPC message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some(key) = map.next_key::<Key>()? {
+            let value: &'de RawValue = map.next_value()?;
+            let place = match key {
+                Key::Jsonrpc => &mut members.jsonrpc,
+                Key::Id => &mut members.id,
+                Key::Method => &mut members.method,
+                Key::Params => &mut members.params,
+                Key::Result => &mut members.result,
+                Key::Error => &mut members.error,
+                Key::Other => continue,
+            };
+            members.repeated |= place.is_some();
+            *place = Some(value);
+        }
+        Ok(members)
+    }
+}
+
+enum Key {
+    Jsonrpc,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl Visitor<'_> for Names {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a member's name")
+            }
+
+            fn visit_bytes<E>(self, name: &[u8]) -> Result<Key, E> {
+                Ok(match name {
+                    b"jsonrpc" => Key::Jsonrpc,
+                    b"id" => Key::Id,
+                    b"method" => Key::Method,
+                    b"params" => Key::Params,
+                    b"result" => Key::Result,
+                    b"error" => Key::Error,
+                    _ => Key::Other,
+                })
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Key, E> {
+                self.visit_bytes(name.as_bytes())
+            }
+        }
+        // As bytes: a name of an unknown member may hold a lone surrogate.
+        deserializer.deserialize_bytes(Names)
+    }
+}
+
+/// Finds the id in a line that is no readable JSON: the first top-level looking `"id":` with a number or a string. Lets a
+/// call whose answer is broken end at once instead of at its time limit.
+pub fn salvage_id(edge: &[u8]) -> Option<u64> {
+    for at in memchr::memmem::find_iter(edge, b"\"id\"") {
+        let rest = edge[at + 4..].trim_ascii_start();
+        let Some(rest) = rest.strip_prefix(b":") else { continue };
+        let rest = rest.trim_ascii_start();
+        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if let Some(id) = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok()) {
+            return Some(id);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Message, Unreadable> {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes())).map_err(|(error, _)| error)
+    }
+
+    /// Kind, id, method, params, result, error, regular.
+    type Seen = (Kind, Option<String>, String, Option<String>, Option<String>, Option<String>, bool);
+
+    fn seen(text: &str) -> Seen {
+        let message = parse(text).unwrap();
+        let own = |span: Option<Span>| span.map(|span| message.text(span).to_owned());
+        (
+            message.kind,
+            own(message.id),
+            message.method_name().into_owned(),
+            message.params_text().map(str::to_owned),
+            own(message.result),
+            own(message.error),
+            message.regular,
+        )
+    }
+
+    #[test]
+    fn members_are_found() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            seen(r#" {"jsonrpc":"2.0","id":"a b","method":"tools\/call","params":{"x":1e400},"traceparent":"t"}"#),
+            (Kind::Request, some("\"a b\""), "tools/call".into(), some(r#"{"x":1e400}"#), None, None, true)
+        );
+        assert_eq!(
+            seen(r#"{"method":"ping","params":null}"#),
+            (Kind::Notification, None, "ping".into(), None, None, None, false)
+        );
+        assert_eq!(
+            seen(r#"{"jsonrpc":"2.0","id":1,"result":null}"#),
+            (Kind::Reply, some("1"), String::new(), None, some("null"), None, true)
+        );
+        assert_eq!(
+            seen(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"},"error":null}"#),
+            (Kind::Reply, some("1"), String::new(), None, some(r#"{"a":"\ud800"}"#), None, false)
+        );
+        assert_eq!(
+            seen(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":99999999999}}"#),
+            (Kind::Reply, some("1"), String::new(), None, None, some(r#"{"code":99999999999}"#), false)
+        );
+        assert_eq!(
+            seen(r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{},"\ud800":1}"#),
+            (Kind::Reply, some("2"), String::new(), None, some("{}"), None, false)
+        );
+    }
+
+    #[test]
+    fn depth_has_no_limit() {
+        let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(&deep).is_ok());
+    }
+
+    #[test]
+    fn other_lines_are_told_apart() {
+        assert_eq!(parse("[{}]").unwrap_err(), Unreadable::Batch);
+        for text in ["", "12", "MyServer v1.2.3", "\u{1b}[32mready\u{1b}[0m", "null"] {
+            assert_eq!(parse(text).unwrap_err(), Unreadable::NotObject);
+        }
+        for text in [r#"{"level":"info"}"#, r#"{"id":1}"#, r#"{"result":1}"#, r#"{"method":1,"id":1}"#] {
+            assert!(matches!(parse(text), Err(Unreadable::NotMessage(_))), "{text}");
+        }
+        for text in [r#"{"id":1,"result":"#, r#"{"id":1,"result":{}} x"#] {
+            assert!(matches!(parse(text), Err(Unreadable::NotJson(_))), "{text}");
+        }
+        let bytes = Bytes::from_static(b"{\"id\":1,\"result\":\"\xb1\xe2\"}");
+        assert_eq!(Message::parse(bytes).unwrap_err().0, Unreadable::NotUtf8);
+    }
+
+    #[test]
+    fn ids_of_broken_replies_are_salvaged() {
+        let check = |text: &str, want: Option<u64>| assert_eq!(salvage_id(text.as_bytes()), want, "{text}");
+        check(r#"{"jsonrpc":"2.0","id": 17,"result":{"con"#, Some(17));
+        check(r#""}],"isError":false},"id":"18"}"#, Some(18));
+        check(r#"{"jsonrpc":"2.0","#, None);
+    }
+}
