@@ -1,5 +1,10 @@
 //! Owns `sources.toml`: what the file says, whether it is right, and the checked [`Config`] the rest of the program runs on.
 //! It starts nothing and does no I/O of its own: variables, files and commands are reached through a [`Lookup`].
+//!
+//! `${...}` works in every string of a source, in a single pass: a value is never expanded again. `command`, `args`, `env`
+//! and `cwd` are looked at when the file is checked (commands of `${cmd:...}` are not run then) and expanded anew for each
+//! launch; every other string is expanded when the file is checked, from variables alone. Words of a fixed set are no
+//! such strings. A `~/` written at the start of `command`, `cwd`, an argument or `state_dir` is the home folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -149,8 +154,56 @@ pub struct ToolOverride {
     pub call_timeout: Option<Duration>,
 }
 
-pub use check::{Fault, check};
-pub use lookup::{Expanded, ExpandError, Lookup, Template};
+impl SourceEntry {
+    pub fn id(&self) -> &SourceId {
+        match self {
+            Self::Usable(source) => &source.id,
+            Self::Misconfigured(source) => &source.id,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Usable(source) => &source.name,
+            Self::Misconfigured(source) => &source.name,
+        }
+    }
+
+    pub fn provider(&self) -> &str {
+        match self {
+            Self::Usable(source) => &source.provider,
+            Self::Misconfigured(source) => &source.provider,
+        }
+    }
+
+    pub fn summary(&self) -> Option<&str> {
+        match self {
+            Self::Usable(source) => source.summary.as_deref(),
+            Self::Misconfigured(source) => source.summary.as_deref(),
+        }
+    }
+}
+
+pub use check::check;
+pub use fault::{Fault, Unreadable};
+pub use launch::{Resolved, SAFE_ENV};
+pub use lookup::{ExpandError, Expanded, Lookup, Problem};
+pub use schema::schema;
+pub use system::SystemLookup;
+pub use template::{BadTemplate, Template};
 
 mod check;
+#[cfg(test)]
+pub(crate) mod fake;
+mod fault;
+pub mod keys;
+mod launch;
 mod lookup;
+mod read;
+mod schema;
+mod source;
+mod system;
+mod template;
+#[cfg(test)]
+mod tests;
+mod values;

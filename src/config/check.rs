@@ -1,1 +1,145 @@
-//! stub
+//! Owns the way from the text of `sources.toml` to a [`Config`]: parsing, the top of the file, and `[relay]`.
+//! What a single source must be is in `source`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Faults, Unreadable, did_you_mean, dotted, position};
+use super::keys::{FOREIGN_TABLES, RELAY, Status, TOP, names};
+use super::lookup::Lookup;
+use super::read::Reader;
+use super::source::{self, Repeated};
+use super::values::{Span, Values};
+use super::{Config, Exposure, RelayConfig};
+
+const SOURCE_TABLES: &str = "sources are tables named `[source.NAME]`";
+
+/// Checks the text of a configuration file. `file` is named in faults, and its folder is where relative paths start.
+///
+/// Looks at variables and files, runs no command. All faults are found in one run; a source with faults costs no other.
+pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unreadable> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (tree, repeated) = parse(text, file)?;
+    let base = folder_of(file);
+    let mut reader = Reader { faults: Faults::new(text, file.to_owned()), lookup, base: &base };
+    top(&mut reader, &tree);
+    let relay = relay(&mut reader, &tree);
+    let sources = match tree.get("source").map(Spanned::get_ref) {
+        Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
+        _ => Vec::new(),
+    };
+    Ok(Config { relay, sources, faults: reader.faults.into_sorted() })
+}
+
+fn folder_of(file: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    std::path::absolute(here).unwrap_or_else(|_| here.to_owned())
+}
+
+/// The tree, and what is written twice by source. Repetition costs a source only; anything else costs the file.
+fn parse<'t>(text: &'t str, file: &Path) -> Result<(DeTable<'t>, Repeated), Unreadable> {
+    let (tree, errors) = DeTable::parse_recoverable(text);
+    let mut repeated: Repeated = BTreeMap::new();
+    for error in errors {
+        let at = error.span().unwrap_or(text.len()..text.len());
+        let is_repetition = error.message() == "duplicate key" || error.message().starts_with("cannot extend value");
+        let key = text.get(at.clone()).unwrap_or_default();
+        match source_at(text, at.start).filter(|_| is_repetition) {
+            Some(id) => repeated.entry(id).or_default().push((key.to_owned(), at)),
+            None => return Err(unreadable(text, file, &at, is_repetition, error.message())),
+        }
+    }
+    for found in repeated.values_mut() {
+        whole_tables_only(text, found);
+    }
+    Ok((tree.into_inner(), repeated))
+}
+
+/// Where a whole table is repeated, its keys are too: telling the table is enough.
+fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
+    let in_header = |at: &Span| text[..at.start].rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('['));
+    if found.iter().any(|(_, at)| in_header(at)) {
+        found.retain(|(_, at)| in_header(at));
+    }
+}
+
+/// The source in whose table an offset is, going by the headers.
+fn source_at(text: &str, offset: usize) -> Option<String> {
+    let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
+    for line in text[..end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
+        let Ok(header) = DeTable::parse(line) else { continue };
+        let (name, value) = header.get_ref().iter().next()?;
+        if name.get_ref() != "source" {
+            return None;
+        }
+        let (id, _) = value.get_ref().as_table()?.iter().next()?;
+        return Some(id.get_ref().to_string());
+    }
+    None
+}
+
+fn unreadable(text: &str, file: &Path, at: &Span, is_repetition: bool, message: &str) -> Unreadable {
+    let (line, column) = position(text, at.start);
+    let (cause, hint) = if is_repetition {
+        let key = text.get(at.clone()).unwrap_or_default();
+        (format!("`{key}` is written twice"), "remove one of the two, or merge them")
+    } else {
+        let hint = "correct the TOML here or on the line before: strings stand in quotes, lists in `[...]`, and each key on \
+                    a line of its own";
+        (format!("not TOML: {message}"), hint)
+    };
+    Unreadable { file: file.to_owned(), line, column, cause, hint: hint.to_owned() }
+}
+
+/// The names at the top of the file, and that they are tables.
+fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {
+    for (name, value) in tree.iter() {
+        let word = name.get_ref().as_ref();
+        let path = dotted("", word);
+        match TOP.iter().find(|key| key.name == word).map(|key| key.status) {
+            Some(Status::Planned { cause, hint }) => reader.faults.add(&name.span(), path, cause, hint),
+            Some(Status::Supported) if !value.get_ref().is_table() => {
+                let hint = if word == "source" { SOURCE_TABLES } else { "write `[relay]` on a line of its own" };
+                reader.mistyped(&path, &name.span(), "a table", value.get_ref(), hint.to_owned());
+            }
+            Some(Status::Supported) => {}
+            None => {
+                let hint = unknown_table(word, value.get_ref());
+                let cause = if value.get_ref().is_table() { "unknown table" } else { "unknown key" };
+                reader.faults.add(&name.span(), path, cause, hint);
+            }
+        }
+    }
+}
+
+fn unknown_table(word: &str, value: &DeValue<'_>) -> String {
+    let bare = word.to_ascii_lowercase().replace(['-', '_'], "");
+    if FOREIGN_TABLES.contains(&bare.as_str()) {
+        return SOURCE_TABLES.to_owned();
+    }
+    if !value.is_table() && RELAY.iter().any(|key| key.name == word) {
+        return format!("`{word}` belongs into the table `[relay]`");
+    }
+    did_you_mean(word, "the tables are", &names(TOP))
+}
+
+fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
+    let values = match tree.get("relay").map(Spanned::get_ref) {
+        Some(DeValue::Table(table)) => reader.section(RELAY, table, "relay"),
+        _ => Values::new(RELAY),
+    };
+    let mib = usize::try_from(values.whole("max_message_mib")).unwrap_or(usize::MAX);
+    RelayConfig {
+        exposure: if values.text("exposure").as_deref() == Some("eager") { Exposure::Eager } else { Exposure::Toolsets },
+        always_visible: values.texts("always_visible"),
+        menu: values.texts("menu"),
+        state_dir: values.folder("state_dir"),
+        remember: values.flag("remember"),
+        max_message_bytes: mib.saturating_mul(1024 * 1024),
+        max_starting: usize::try_from(values.whole("max_starting")).unwrap_or(usize::MAX),
+    }
+}

@@ -1,0 +1,321 @@
+//! Owns the keys of `sources.toml`: one table that says of each what it takes, its default, what it does, and whether
+//! this version has it. Validation, "did you mean" and the JSON Schema come from here; it reads nothing itself.
+
+/// One key of a section.
+#[derive(Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: Standard,
+    /// One line.
+    pub doc: &'static str,
+    pub status: Status,
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A string whose variables are expanded when the file is checked.
+    Text,
+    /// A folder; `~/` and variables are expanded, and a relative one starts at the file's folder.
+    Folder,
+    Bool,
+    /// A whole number from `min` to `max`.
+    Whole { min: u64, max: u64 },
+    /// One of these words; `planned` are known and refused.
+    Word { works: &'static [&'static str], planned: &'static [&'static str] },
+    /// A list of these words that must have `must` unless it is empty.
+    Words { works: &'static [&'static str], must: &'static str },
+    /// A list of globs over tool names.
+    Globs,
+    /// A list of `source/tool` globs.
+    PairGlobs,
+    /// A string expanded when the source is launched.
+    Template,
+    /// A list of strings expanded when the source is launched.
+    Templates,
+    /// A table of strings expanded when the source is launched: variable to value.
+    Env,
+    /// `true` for the whole environment, or a list of names of variables.
+    Inherit,
+    /// Empty, or 1 to 32 characters of `[A-Za-z0-9_-]`.
+    Prefix,
+    /// A table for each tool, with the keys of [`TOOL`].
+    Tools,
+    /// Not looked at: the key is refused.
+    Anything,
+}
+
+/// The value of a key that is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    /// None; the key's line says what then happens.
+    Unset,
+    Bool(bool),
+    Whole(u64),
+    Word(&'static str),
+    EmptyList,
+    EmptyTable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Supported,
+    /// Refused, with this cause and this hint.
+    Planned { cause: &'static str, hint: &'static str },
+}
+
+/// The longest time that can be set: a year, in seconds.
+pub const SECS_MAX: u64 = 31_536_000;
+/// The longest prefix of directly exposed names.
+pub const PREFIX_MAX: usize = 32;
+
+const SECS: Kind = Kind::Whole { min: 1, max: SECS_MAX };
+
+const fn key(name: &'static str, kind: Kind, default: Standard, doc: &'static str) -> Key {
+    Key { name, kind, default, doc, status: Status::Supported }
+}
+
+const fn planned(name: &'static str, cause: &'static str, hint: &'static str) -> Key {
+    Key { name, kind: Kind::Anything, default: Standard::Unset, doc: cause, status: Status::Planned { cause, hint } }
+}
+
+const NO_HTTP_SOURCES: &str = "HTTP sources are not in this version yet";
+const USE_COMMAND: &str = "start a program with `command` instead, or take this source out until then";
+const DROP_KEY: &str = "remove this key; sources are programs started with `command`";
+
+/// The keys of `[relay]`.
+pub static RELAY: &[Key] = &[
+    key(
+        "exposure",
+        Kind::Word { works: &["toolsets", "eager"], planned: &["progressive", "lazy", "meta-only"] },
+        Standard::Word("toolsets"),
+        "What clients see at first: `toolsets` (a menu that opens drawers) or `eager` (every permitted tool).",
+    ),
+    key(
+        "always_visible",
+        Kind::PairGlobs,
+        Standard::EmptyList,
+        "`source/tool` globs of the tools that are shown directly in every exposure.",
+    ),
+    key(
+        "menu",
+        Kind::Words {
+            works: &["list_sources", "list_toolsets", "enable_toolset", "disable_toolset", "find_tools", "call_tool"],
+            must: "call_tool",
+        },
+        Standard::EmptyList,
+        "Which of the relay's own tools to show; empty = those of the exposure. `call_tool` cannot be left out.",
+    ),
+    key(
+        "state_dir",
+        Kind::Folder,
+        Standard::Unset,
+        "Where the catalog is remembered; not set = the platform's state directory. Relative to this file.",
+    ),
+    key(
+        "remember",
+        Kind::Bool,
+        Standard::Bool(false),
+        "Whether the drawers opened over stdio stay open in the next run.",
+    ),
+    key(
+        "max_message_mib",
+        Kind::Whole { min: 1, max: 4096 },
+        Standard::Whole(256),
+        "The longest message taken from a client or a source, in MiB.",
+    ),
+    key(
+        "max_starting",
+        Kind::Whole { min: 1, max: 256 },
+        Standard::Whole(8),
+        "How many sources may be starting at once.",
+    ),
+    planned(
+        "pin",
+        "pinning tools to sources.lock is not in this version yet",
+        "remove this key; tools are not compared with a lock file",
+    ),
+];
+
+/// The keys of `[source.ID]`.
+pub static SOURCE: &[Key] = &[
+    key("name", Kind::Text, Standard::Unset, "Short display name; not set = the id."),
+    key("provider", Kind::Text, Standard::Unset, "Who is behind it; sorts the catalog. Not set = the id."),
+    key("summary", Kind::Text, Standard::Unset, "One line that tells a model what the tools are good for."),
+    key("enabled", Kind::Bool, Standard::Bool(true), "`false`: listed as disabled, never started."),
+    key(
+        "command",
+        Kind::Template,
+        Standard::Unset,
+        "The program: a bare name is looked for in PATH, a relative path starts at this file's folder.",
+    ),
+    key(
+        "args",
+        Kind::Templates,
+        Standard::EmptyList,
+        "Its arguments, one string each; no shell is involved. `~/` at the start of one is the home folder.",
+    ),
+    key(
+        "env",
+        Kind::Env,
+        Standard::EmptyTable,
+        "Variables for it, on top of the safe minimum; `~/` is left as it is here.",
+    ),
+    key("cwd", Kind::Template, Standard::Unset, "Its working directory, relative to this file; not set = the relay's."),
+    key(
+        "inherit_env",
+        Kind::Inherit,
+        Standard::EmptyList,
+        "Names of variables it gets beyond the safe minimum (PATH, HOME, LANG ...); `true` = all of them.",
+    ),
+    key("read_only", Kind::Bool, Standard::Bool(false), "Withhold every tool that may change something."),
+    key("allow", Kind::Globs, Standard::EmptyList, "Globs of the tools to offer; empty = all."),
+    key("deny", Kind::Globs, Standard::EmptyList, "Globs of the tools to withhold; wins over `allow`."),
+    key(
+        "start",
+        Kind::Word { works: &["on-demand", "at-start"], planned: &[] },
+        Standard::Word("on-demand"),
+        "When it is started: with the first call that needs it, or with the relay.",
+    ),
+    key(
+        "idle_stop_secs",
+        Kind::Whole { min: 0, max: SECS_MAX },
+        Standard::Whole(300),
+        "Stop it after so many seconds without a call; 0 = never.",
+    ),
+    key("start_timeout_secs", SECS, Standard::Whole(180), "How long its start may take; a launcher may download first."),
+    key(
+        "call_timeout_secs",
+        SECS,
+        Standard::Whole(300),
+        "How long a call may go without an answer; progress starts it anew.",
+    ),
+    key("max_call_secs", SECS, Standard::Whole(3600), "How long a call may take in all, progress or not."),
+    key("max_in_flight", Kind::Whole { min: 1, max: 65_536 }, Standard::Whole(64), "How many calls it gets at once."),
+    key(
+        "prefix",
+        Kind::Prefix,
+        Standard::Unset,
+        "Directly shown tools are named PREFIX__tool; not set = the id, empty = bare names.",
+    ),
+    key(
+        "unlisted",
+        Kind::Word { works: &["refuse", "forward"], planned: &[] },
+        Standard::Word("refuse"),
+        "What becomes of a call to a tool that it does not list.",
+    ),
+    key(
+        "era",
+        Kind::Word { works: &["auto", "modern", "legacy"], planned: &[] },
+        Standard::Word("auto"),
+        "Which revisions of the protocol to speak: 2026-07-28 and later (`modern`), those before, or find out.",
+    ),
+    key("tool", Kind::Tools, Standard::EmptyTable, "What is different for single tools: `tool.NAME = { ... }`."),
+    planned("url", NO_HTTP_SOURCES, USE_COMMAND),
+    planned("headers", "headers belong to HTTP sources, which are not in this version yet", DROP_KEY),
+    planned("auth", "authorization belongs to HTTP sources, which are not in this version yet", DROP_KEY),
+    planned("transport", "a choice of transport is not in this version yet; every source is reached over stdio", DROP_KEY),
+    planned("type", "a choice of transport is not in this version yet; every source is reached over stdio", DROP_KEY),
+];
+
+/// The keys of `tool.NAME` in a source.
+pub static TOOL: &[Key] = &[
+    key("read_only", Kind::Bool, Standard::Unset, "Whether it only reads, whatever it says of itself."),
+    key("description", Kind::Text, Standard::Unset, "Shown instead of its own description."),
+    key("hidden", Kind::Bool, Standard::Bool(false), "Withhold it."),
+    key("call_timeout_secs", SECS, Standard::Unset, "As for the source; not set = the source's."),
+];
+
+/// The tables at the top of the file; what is planned is refused.
+pub static TOP: &[Key] = &[
+    key("relay", Kind::Anything, Standard::EmptyTable, "The relay itself."),
+    key("source", Kind::Anything, Standard::EmptyTable, "The sources, one table each: `[source.ID]`."),
+    planned(
+        "http",
+        "serving over HTTP is not in this version yet",
+        "remove this table; clients start `toolrelay serve` over stdio",
+    ),
+    planned(
+        "credential",
+        "credentials for HTTP clients are not in this version yet",
+        "remove this table; over stdio only the local user connects",
+    ),
+];
+
+/// What other programs call these things, and the remedy.
+pub(super) static FOREIGN: &[(&str, &str)] = &[
+    ("cmd", "did you mean `command`?"),
+    ("program", "did you mean `command`?"),
+    ("arguments", "did you mean `args`?"),
+    ("environment", "did you mean `env`?"),
+    ("envs", "did you mean `env`?"),
+    ("workingdirectory", "did you mean `cwd`?"),
+    ("workdir", "did you mean `cwd`?"),
+    ("directory", "did you mean `cwd`?"),
+    ("disabled", "write `enabled = false`"),
+    ("description", "did you mean `summary`?"),
+    ("title", "did you mean `name`?"),
+    ("timeout", "write `call_timeout_secs`, or `start_timeout_secs` for the start"),
+    ("calltimeout", "write `call_timeout_secs`, in seconds"),
+    ("starttimeout", "write `start_timeout_secs`, in seconds"),
+    ("startuptimeoutsec", "write `start_timeout_secs`, in seconds"),
+    ("tooltimeoutsec", "write `call_timeout_secs`, in seconds"),
+    ("tools", "write `tool.NAME = { ... }` for one tool, `allow` and `deny` to choose among them"),
+    ("alwaysallow", "the relay asks nobody; write `allow` and `deny` to choose the tools it offers"),
+    ("autoapprove", "the relay asks nobody; write `allow` and `deny` to choose the tools it offers"),
+    ("enabledtools", "did you mean `allow`?"),
+    ("disabledtools", "did you mean `deny`?"),
+];
+
+/// What other programs call the table of sources.
+pub(super) static FOREIGN_TABLES: &[&str] = &["sources", "server", "servers", "mcp", "mcpserver", "mcpservers"];
+
+pub(super) fn names(keys: &[Key]) -> Vec<&'static str> {
+    keys.iter().filter(|key| key.status == Status::Supported).map(|key| key.name).collect()
+}
+
+impl Kind {
+    /// For "expected ...".
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            Self::Text | Self::Folder | Self::Word { .. } | Self::Template | Self::Prefix => "a string",
+            Self::Bool => "true or false",
+            Self::Whole { .. } => "a whole number",
+            Self::Words { .. } | Self::Globs | Self::PairGlobs | Self::Templates => "a list of strings",
+            Self::Env => "a table of strings",
+            Self::Inherit => "a list of strings or `true`",
+            Self::Tools => "a table",
+            Self::Anything => "nothing",
+        }
+    }
+
+    /// A value as one would write it.
+    fn example(self, default: Standard) -> String {
+        match self {
+            Self::Text | Self::Folder | Self::Template | Self::Prefix => "\"...\"".to_owned(),
+            Self::Word { works, .. } => format!("{:?}", works[0]),
+            Self::Bool => match default {
+                Standard::Bool(value) => (!value).to_string(),
+                _ => "true".to_owned(),
+            },
+            Self::Whole { min, .. } => match default {
+                Standard::Whole(value) => value.to_string(),
+                _ => min.max(30).to_string(),
+            },
+            Self::Words { must, .. } => format!("[{must:?}]"),
+            Self::PairGlobs => "[\"source/tool\"]".to_owned(),
+            Self::Globs | Self::Templates => "[\"...\"]".to_owned(),
+            Self::Env => "{ NAME = \"...\" }".to_owned(),
+            Self::Inherit => "[\"NAME\"]".to_owned(),
+            Self::Tools | Self::Anything => "{ NAME = { hidden = true } }".to_owned(),
+        }
+    }
+}
+
+impl Key {
+    /// How to write it right.
+    pub(super) fn remedy(&self) -> String {
+        format!("write `{} = {}`", self.name, self.kind.example(self.default))
+    }
+}

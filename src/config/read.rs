@@ -1,0 +1,304 @@
+//! Owns the step from the TOML tree to typed values, led by the table of keys: wrong types, unknown keys, what is
+//! planned. It does not know how keys depend on each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::InheritEnv;
+use super::fault::{Faults, did_you_mean, dotted, listed};
+use super::keys::{FOREIGN, Key, Kind, PREFIX_MAX, Standard, Status, TOOL, names};
+use super::lookup::Lookup;
+use super::template::{Template, from_base};
+use super::values::{Span, Value, Values};
+
+/// Reads sections and collects the faults.
+pub(super) struct Reader<'a> {
+    pub(super) faults: Faults<'a>,
+    pub(super) lookup: &'a dyn Lookup,
+    /// The folder of the file.
+    pub(super) base: &'a Path,
+}
+
+/// A key at its place.
+struct Place<'k> {
+    key: &'k Key,
+    /// Dotted, with the section.
+    path: String,
+}
+
+impl Reader<'_> {
+    pub(super) fn section(&mut self, keys: &'static [Key], table: &DeTable<'_>, path: &str) -> Values {
+        let mut values = Values::new(keys);
+        for (name, value) in table.iter() {
+            let Some(key) = keys.iter().find(|key| key.name == name.get_ref().as_ref()) else {
+                self.unknown(keys, name, path);
+                continue;
+            };
+            values.wrote(key.name, name.span());
+            let place = Place { key, path: dotted(path, key.name) };
+            if let Status::Planned { cause, hint } = key.status {
+                self.faults.add(&name.span(), place.path, cause, hint);
+            } else if let Some(read) = self.value(&place, value) {
+                values.set(key.name, read, value.span());
+            }
+        }
+        values
+    }
+
+    fn unknown(&mut self, keys: &'static [Key], name: &Spanned<toml::de::DeString<'_>>, path: &str) {
+        let word = name.get_ref().as_ref();
+        let known = names(keys);
+        let bare = word.to_ascii_lowercase().replace(['-', '_'], "");
+        let foreign = FOREIGN.iter().find(|(foreign, _)| known.contains(&"command") && *foreign == bare);
+        let hint = match foreign {
+            Some((_, hint)) => (*hint).to_owned(),
+            None => did_you_mean(word, "the keys here are", &known),
+        };
+        self.faults.add(&name.span(), dotted(path, word), "unknown key", hint);
+    }
+
+    fn value(&mut self, place: &Place<'_>, value: &Spanned<DeValue<'_>>) -> Option<Value> {
+        let at = value.span();
+        match (place.key.kind, value.get_ref()) {
+            (Kind::Bool, DeValue::Boolean(value)) => Some(Value::Bool(*value)),
+            (Kind::Inherit, DeValue::Boolean(all)) => {
+                Some(Value::Inherit(if *all { InheritEnv::All } else { InheritEnv::Named(Vec::new()) }))
+            }
+            (Kind::Whole { min, max }, DeValue::Integer(digits)) => {
+                self.whole(place, &at, digits, min, max).map(Value::Whole)
+            }
+            (Kind::Word { works, planned }, DeValue::String(word)) => self.word(place, &at, word, works, planned),
+            (Kind::Text, DeValue::String(text)) => self.text(&place.path, &at, text).map(Value::Text),
+            (Kind::Prefix, DeValue::String(text)) => self.prefix(place, &at, text),
+            (Kind::Folder, DeValue::String(text)) => self.folder(place, &at, text),
+            (Kind::Template, DeValue::String(text)) => {
+                self.template(&place.path, &at, text, true).map(Value::Template)
+            }
+            (
+                Kind::Templates | Kind::Globs | Kind::PairGlobs | Kind::Words { .. } | Kind::Inherit,
+                DeValue::Array(items),
+            ) => self.list(place, &at, items),
+            (Kind::Env, DeValue::Table(table)) => self.env(place, table),
+            (Kind::Tools, DeValue::Table(table)) => self.tools(place, table),
+            (kind, other) => {
+                self.mistyped(&place.path, &at, kind.expected(), other, place.key.remedy());
+                None
+            }
+        }
+    }
+
+    pub(super) fn mistyped(&mut self, path: &str, at: &Span, expected: &str, found: &DeValue<'_>, hint: String) {
+        self.faults.add(at, path, format!("expected {expected}, found {}", told(found)), hint);
+    }
+
+    fn whole(
+        &mut self,
+        place: &Place<'_>,
+        at: &Span,
+        digits: &toml::de::DeInteger<'_>,
+        min: u64,
+        max: u64,
+    ) -> Option<u64> {
+        let value = i128::from_str_radix(digits.as_str(), digits.radix()).unwrap_or(i128::MAX);
+        if (i128::from(min)..=i128::from(max)).contains(&value) {
+            return u64::try_from(value).ok();
+        }
+        let standard = match place.key.default {
+            Standard::Whole(standard) => format!("; the default is {standard}"),
+            _ => String::new(),
+        };
+        let cause = if value < i128::from(min) { "the number is too small" } else { "the number is too large" };
+        self.faults.add(at, &place.path, cause, format!("write a number from {min} to {max}{standard}"));
+        None
+    }
+
+    fn word(
+        &mut self,
+        place: &Place<'_>,
+        at: &Span,
+        word: &str,
+        works: &'static [&'static str],
+        planned: &[&str],
+    ) -> Option<Value> {
+        if works.contains(&word) {
+            return Some(Value::Text(word.to_owned()));
+        }
+        let (cause, hint) = if planned.contains(&word) {
+            (format!("`{word}` is not in this version yet"), format!("write one of {}", listed(works)))
+        } else {
+            (format!("`{word}` is none of its words"), did_you_mean(word, "the words are", works))
+        };
+        self.faults.add(at, &place.path, cause, hint);
+        None
+    }
+
+    /// A string expanded now; files and commands are for what is expanded at the launch.
+    fn text(&mut self, path: &str, at: &Span, text: &str) -> Option<String> {
+        let template = self.template(path, at, text, false)?;
+        if template.has_more_than_variables() {
+            let hint = "write `${VAR}` or plain text; the other two work in command, args, env and cwd";
+            self.faults.add(at, path, "`${file:...}` and `${cmd:...}` do not work here", hint);
+            return None;
+        }
+        template.expand(self.lookup).ok().map(|expanded| expanded.value)
+    }
+
+    /// A string with references that could be expanded now.
+    fn template(&mut self, path: &str, at: &Span, text: &str, is_path: bool) -> Option<Template> {
+        let template = match Template::parse(text, self.base) {
+            Ok(template) => template,
+            Err(bad) => {
+                self.faults.add(at, path, bad.to_string(), bad.hint());
+                return None;
+            }
+        };
+        let problems = template.problems(is_path, self.lookup);
+        for problem in &problems {
+            self.faults.add(at, path, problem.to_string(), problem.hint());
+        }
+        problems.is_empty().then_some(template)
+    }
+
+    fn prefix(&mut self, place: &Place<'_>, at: &Span, text: &str) -> Option<Value> {
+        let prefix = self.text(&place.path, at, text)?;
+        let legal = prefix.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-');
+        if legal && prefix.len() <= PREFIX_MAX {
+            return Some(Value::Text(prefix));
+        }
+        let hint = format!(
+            "use 1 to {PREFIX_MAX} characters of A-Z, a-z, 0-9, `_` and `-`, or \"\" for names without a prefix"
+        );
+        self.faults.add(at, &place.path, "it cannot stand in the name of a tool", hint);
+        None
+    }
+
+    fn folder(&mut self, place: &Place<'_>, at: &Span, text: &str) -> Option<Value> {
+        let template = self.template(&place.path, at, text, true)?;
+        if template.has_more_than_variables() {
+            self.text(&place.path, at, text);
+            return None;
+        }
+        let path = template.expand_path(self.lookup).ok()?.value;
+        if path.is_empty() {
+            self.faults.add(at, &place.path, "it names no folder", "write a path, or remove the key");
+            return None;
+        }
+        Some(Value::Folder(from_base(&path, self.base)))
+    }
+
+    fn list(&mut self, place: &Place<'_>, at: &Span, items: &[Spanned<DeValue<'_>>]) -> Option<Value> {
+        let before = self.faults.len();
+        let mut texts = Vec::new();
+        let mut templates = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{}[{index}]", place.path);
+            let DeValue::String(text) = item.get_ref() else {
+                self.mistyped(&path, &item.span(), "a string", item.get_ref(), "write it in quotes".to_owned());
+                continue;
+            };
+            match place.key.kind {
+                Kind::Templates => templates.extend(self.template(&path, &item.span(), text, true)),
+                kind => texts.extend(self.item(kind, &path, &item.span(), text)),
+            }
+        }
+        if let Kind::Words { must, .. } = place.key.kind
+            && !texts.is_empty()
+            && before == self.faults.len()
+            && !texts.iter().any(|text| text == must)
+        {
+            let cause = format!("`{must}` is missing, without which tools that are not shown cannot be called");
+            self.faults.add(at, &place.path, cause, format!("add \"{must}\" to the list"));
+        }
+        if before != self.faults.len() {
+            return None;
+        }
+        Some(match place.key.kind {
+            Kind::Templates => Value::Templates(templates),
+            Kind::Inherit => Value::Inherit(InheritEnv::Named(texts)),
+            _ => Value::Texts(texts),
+        })
+    }
+
+    /// One string of a list.
+    fn item(&mut self, kind: Kind, path: &str, at: &Span, text: &str) -> Option<String> {
+        if let Kind::Words { works, .. } = kind {
+            if !works.contains(&text) {
+                let hint = did_you_mean(text, "the words are", works);
+                self.faults.add(at, path, format!("`{text}` is none of its words"), hint);
+            }
+            return Some(text.to_owned());
+        }
+        let text = self.text(path, at, text)?;
+        let wrong = match kind {
+            Kind::Globs => text.is_empty().then_some(("the glob is empty", "write `*` for every tool, or remove it")),
+            Kind::PairGlobs => match text.split_once('/') {
+                Some((source, tool)) if !source.is_empty() && !tool.is_empty() => None,
+                _ => Some(("the glob does not name a source and a tool", "write `source/tool`, as in `notes/search`")),
+            },
+            _ => (!is_variable(&text)).then_some(("it is no name of a variable", "write names, without `=` and values")),
+        };
+        if let Some((cause, hint)) = wrong {
+            self.faults.add(at, path, cause, hint);
+        }
+        Some(text)
+    }
+
+    fn env(&mut self, place: &Place<'_>, table: &DeTable<'_>) -> Option<Value> {
+        let before = self.faults.len();
+        let mut env = BTreeMap::new();
+        for (name, value) in table.iter() {
+            let path = dotted(&place.path, name.get_ref());
+            let DeValue::String(text) = value.get_ref() else {
+                let hint = format!("write `{} = \"...\"`", dotted("", name.get_ref()));
+                self.mistyped(&path, &value.span(), "a string", value.get_ref(), hint);
+                continue;
+            };
+            if !is_variable(name.get_ref()) {
+                self.faults.add(&name.span(), &path, "it is no name of a variable", "use a name without `=`");
+            }
+            let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
+            if !template.has_commands()
+                && let Ok(expanded) = template.expand(self.lookup)
+                && let Some(problem) = super::launch::empty_credential(name.get_ref(), &template, &expanded.value)
+            {
+                self.faults.add(&value.span(), path, problem.to_string(), problem.hint());
+            }
+            env.insert(name.get_ref().to_string(), template);
+        }
+        (before == self.faults.len()).then_some(Value::Env(env))
+    }
+
+    fn tools(&mut self, place: &Place<'_>, table: &DeTable<'_>) -> Option<Value> {
+        let mut tools = BTreeMap::new();
+        for (name, value) in table.iter() {
+            let path = dotted(&place.path, name.get_ref());
+            if let DeValue::Table(table) = value.get_ref() {
+                tools.insert(name.get_ref().to_string(), self.section(TOOL, table, &path));
+            } else {
+                let hint = format!("write `{} = {{ hidden = true }}`", dotted("tool", name.get_ref()));
+                self.mistyped(&path, &value.span(), "a table", value.get_ref(), hint);
+            }
+        }
+        Some(Value::Tools(tools))
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// A value's type, for "found ...".
+pub(super) fn told(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

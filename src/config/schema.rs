@@ -1,0 +1,95 @@
+//! Owns the JSON Schema of `sources.toml`, for editors. It only retells the table of keys.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL};
+
+/// The JSON Schema (draft 2020-12) of `sources.toml`. Keys that are planned are not in it.
+pub fn schema() -> Value {
+    let mut source = section(SOURCE, "One source: a program that speaks MCP over stdio.");
+    source["required"] = json!(["command"]);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "sources.toml",
+        "description": "The sources of a toolrelay, and the relay itself.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "relay": section(RELAY, "The relay itself."),
+            "source": {
+                "description": "The sources by id.",
+                "type": "object",
+                "propertyNames": {"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"},
+                "additionalProperties": {"$ref": "#/$defs/source"},
+            },
+        },
+        "$defs": {
+            "source": source,
+            "tool": section(TOOL, "What is different for one tool of a source."),
+        },
+    })
+}
+
+fn section(keys: &[Key], description: &str) -> Value {
+    let properties: Map<String, Value> = keys
+        .iter()
+        .filter(|key| key.status == Status::Supported)
+        .map(|key| (key.name.to_owned(), property(key)))
+        .collect();
+    json!({
+        "description": description,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn property(key: &Key) -> Value {
+    let mut value = of_kind(key.kind);
+    value["description"] = json!(key.doc);
+    match key.default {
+        Standard::Unset => {}
+        Standard::Bool(default) => value["default"] = json!(default),
+        Standard::Whole(default) => value["default"] = json!(default),
+        Standard::Word(default) => value["default"] = json!(default),
+        Standard::EmptyList => value["default"] = json!([]),
+        Standard::EmptyTable => value["default"] = json!({}),
+    }
+    value
+}
+
+fn of_kind(kind: Kind) -> Value {
+    match kind {
+        Kind::Text => json!({"type": "string"}),
+        Kind::Folder | Kind::Template => json!({"type": "string", "minLength": 1}),
+        Kind::Bool => json!({"type": "boolean"}),
+        Kind::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Word { works, .. } => json!({"type": "string", "enum": works}),
+        Kind::Words { works, must } => json!({
+            "type": "array",
+            "items": {"type": "string", "enum": works},
+            "anyOf": [{"maxItems": 0}, {"contains": {"const": must}}],
+        }),
+        Kind::Globs => json!({"type": "array", "items": {"type": "string", "minLength": 1}}),
+        Kind::PairGlobs => json!({"type": "array", "items": {"type": "string", "pattern": "^[^/]+/.+$"}}),
+        Kind::Templates => json!({"type": "array", "items": {"type": "string"}}),
+        Kind::Env => json!({
+            "type": "object",
+            "propertyNames": {"pattern": "^[^=]+$"},
+            "additionalProperties": {"type": "string"},
+        }),
+        Kind::Inherit => json!({
+            "oneOf": [
+                {"type": "boolean"},
+                {"type": "array", "items": {"type": "string", "pattern": "^[^=]+$"}},
+            ],
+        }),
+        // A prefix with a variable in it can only be judged when the file is checked.
+        Kind::Prefix => json!({
+            "type": "string",
+            "anyOf": [{"pattern": format!("^[A-Za-z0-9_-]{{0,{PREFIX_MAX}}}$")}, {"pattern": "\\$\\{"}],
+        }),
+        Kind::Tools => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/tool"}}),
+        Kind::Anything => json!({}),
+    }
+}

@@ -1,0 +1,235 @@
+//! Owns what a source's table must be as a whole, and what the sources must be to each other.
+//! It does not read single values: `read` does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use crate::name::{SOURCE_ID_MAX, SourceId};
+
+use super::fault::{Fault, dotted, reason};
+use super::keys::SOURCE;
+use super::read::Reader;
+use super::values::{Span, Values};
+use super::{
+    BadSource, CallLimits, EraChoice, Launch, SourceConfig, SourceEntry, Start, ToolOverride, ToolRules, Unlisted,
+};
+
+/// What is written twice, by source: the key and where the second one is.
+pub(super) type Repeated = BTreeMap<String, Vec<(String, Span)>>;
+
+/// A source on its way into the configuration.
+struct Draft {
+    id: SourceId,
+    /// The section's name in the file.
+    section: String,
+    values: Values,
+    /// Where a fault of its prefix is told.
+    at: Span,
+    faults: Vec<Fault>,
+    /// `None` with a bad id, which takes no prefix from others.
+    prefix: Option<String>,
+}
+
+/// Every source of the file, by id.
+pub(super) fn all(reader: &mut Reader<'_>, table: &DeTable<'_>, repeated: &Repeated) -> Vec<SourceEntry> {
+    let mut drafts: Vec<_> =
+        table.iter().map(|(name, value)| draft(reader, table, name, value.get_ref(), repeated)).collect();
+    drafts.sort_by(|a, b| a.id.cmp(&b.id));
+    tell_shared_prefixes(reader, &mut drafts);
+    drafts.into_iter().map(|draft| draft.into_entry(reader)).collect()
+}
+
+fn draft(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    name: &Spanned<DeString<'_>>,
+    value: &DeValue<'_>,
+    repeated: &Repeated,
+) -> Draft {
+    let before = reader.faults.len();
+    let written = name.get_ref().as_ref();
+    let section = dotted("source", written);
+    let id = SourceId::new(written);
+    if let Err(bad) = &id {
+        let hint = format!("rename the table, for example to `[source.{}]`", stand_in(written, table));
+        reader.faults.add(&name.span(), &section, bad.to_string(), hint);
+    }
+    for (key, at) in repeated.get(written).into_iter().flatten() {
+        let cause = format!("`{key}` is written twice");
+        reader.faults.add(at, &section, cause, "remove one of the two, or merge them");
+    }
+    let values = match value {
+        DeValue::Table(table) => {
+            let values = reader.section(SOURCE, table, &section);
+            whole(reader, &values, &section, &name.span());
+            values
+        }
+        other => {
+            let hint = "sources are tables named `[source.NAME]`".to_owned();
+            reader.mistyped(&section, &name.span(), "a table", other, hint);
+            Values::new(SOURCE)
+        }
+    };
+    let prefix = id.as_ref().ok().and_then(|id| match values.written("prefix") {
+        Some(_) => values.text("prefix"),
+        None => Some(id.to_string()),
+    });
+    Draft {
+        id: id.unwrap_or_else(|_| stand_in(written, table)),
+        at: values.at("prefix").cloned().unwrap_or(name.span()),
+        section,
+        values,
+        faults: reader.faults.since(before).to_vec(),
+        prefix,
+    }
+}
+
+/// A legal id under which a source with a bad one can be listed, apart from every other of the file.
+fn stand_in(written: &str, table: &DeTable<'_>) -> SourceId {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    let clean: String = written.to_ascii_lowercase().chars().map(|c| if legal(c) { c } else { '-' }).collect();
+    let clean = clean.trim_matches(['-', '_']);
+    let plain = &clean[..clean.len().min(SOURCE_ID_MAX)];
+    if let Ok(id) = SourceId::new(plain)
+        && !table.contains_key(plain)
+        && table.keys().all(|other| other.get_ref() == written || other.get_ref().to_ascii_lowercase() != plain)
+    {
+        return id;
+    }
+    let digest: String = Sha256::digest(written).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let short = &clean[..clean.len().min(SOURCE_ID_MAX - 10)];
+    let text = if short.is_empty() { format!("s-{digest}") } else { format!("{short}-{digest}") };
+    SourceId::new(&text).expect("BUG: cut and cleaned to the rule of ids")
+}
+
+/// How the keys of one source depend on each other.
+fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span) {
+    match (values.written("command"), values.written("url")) {
+        (None, None) => {
+            let hint = "write `command = \"...\"` with the program to start";
+            reader.faults.add(header, section, "it has neither `command` nor `url`", hint);
+        }
+        (Some(_), Some(url)) => {
+            let hint = "remove one of the two";
+            reader.faults.add(url, dotted(section, "url"), "a source has a `command` or a `url`, not both", hint);
+        }
+        _ => {}
+    }
+    if let (Some(command), Some(at)) = (values.template("command"), values.at("command")) {
+        let is_empty = !command.has_commands()
+            && command.expand_path(reader.lookup).is_ok_and(|expanded| expanded.value.is_empty());
+        if is_empty {
+            let hint = "write the program to start, as in `command = \"npx\"`";
+            reader.faults.add(at, dotted(section, "command"), "the command is empty", hint);
+        }
+    }
+    if let (Some(max), Some(at)) = (values.whole_if_set("max_call_secs"), values.at("max_call_secs")) {
+        let tools = values.tools("tool").filter_map(|(name, tool)| {
+            Some((tool.whole_if_set("call_timeout_secs")?, dotted(&dotted(section, "tool"), name)))
+        });
+        let own = values.whole_if_set("call_timeout_secs").map(|secs| (secs, section.to_owned()));
+        for (secs, of) in own.into_iter().chain(tools).filter(|(secs, _)| *secs > max) {
+            let cause = format!("{max} is less than the {secs} of {}", dotted(&of, "call_timeout_secs"));
+            let hint = format!("write at least {secs}, or a shorter `call_timeout_secs`");
+            reader.faults.add(at, dotted(section, "max_call_secs"), cause, hint);
+        }
+    }
+}
+
+/// Direct names must tell sources apart: of two with one prefix, the later by id is at fault.
+fn tell_shared_prefixes(reader: &mut Reader<'_>, drafts: &mut [Draft]) {
+    let mut owners: BTreeMap<String, SourceId> = BTreeMap::new();
+    for draft in drafts {
+        let Some(prefix) = &draft.prefix else { continue };
+        let Some(owner) = owners.get(prefix) else {
+            owners.insert(prefix.clone(), draft.id.clone());
+            continue;
+        };
+        let before = reader.faults.len();
+        let cause = format!("source `{owner}` has the same prefix");
+        reader.faults.add(&draft.at, dotted(&draft.section, "prefix"), cause, "give one of the two another `prefix`");
+        draft.faults.extend_from_slice(reader.faults.since(before));
+    }
+}
+
+impl Draft {
+    fn into_entry(self, reader: &Reader<'_>) -> SourceEntry {
+        let values = &self.values;
+        let name = values.text("name").unwrap_or_else(|| self.id.to_string());
+        let provider = values.text("provider").unwrap_or_else(|| self.id.to_string());
+        let summary = values.text("summary");
+        let (Some(command), true) = (values.template("command"), self.faults.is_empty()) else {
+            let reason = reason(&self.faults, &self.section);
+            return SourceEntry::Misconfigured(BadSource { id: self.id, name, provider, summary, reason });
+        };
+        let launch = Launch {
+            command,
+            args: values.templates("args"),
+            env: values.env("env"),
+            inherit_env: values.inherit("inherit_env"),
+            cwd: values.template("cwd"),
+            base: reader.base.to_owned(),
+        };
+        let idle_stop = values.whole("idle_stop_secs");
+        SourceEntry::Usable(Box::new(SourceConfig {
+            name,
+            provider,
+            summary,
+            enabled: values.flag("enabled"),
+            fingerprint: launch.fingerprint(),
+            launch,
+            start: if is(values, "start", "at-start") { Start::AtStart } else { Start::OnDemand },
+            idle_stop: (idle_stop > 0).then(|| Duration::from_secs(idle_stop)),
+            start_timeout: Duration::from_secs(values.whole("start_timeout_secs")),
+            limits: limits(values),
+            max_in_flight: usize::try_from(values.whole("max_in_flight")).unwrap_or(usize::MAX),
+            prefix: self.prefix.unwrap_or_else(|| self.id.to_string()),
+            unlisted: if is(values, "unlisted", "forward") { Unlisted::Forward } else { Unlisted::Refuse },
+            rules: rules(values),
+            era: match values.text("era").as_deref() {
+                Some("modern") => EraChoice::Modern,
+                Some("legacy") => EraChoice::Legacy,
+                _ => EraChoice::Auto,
+            },
+            id: self.id,
+        }))
+    }
+}
+
+fn is(values: &Values, key: &str, word: &str) -> bool {
+    values.text(key).as_deref() == Some(word)
+}
+
+/// Of the two limits, the one that is not written gives way.
+fn limits(values: &Values) -> CallLimits {
+    let (mut idle, mut total) = (values.whole("call_timeout_secs"), values.whole("max_call_secs"));
+    if values.at("max_call_secs").is_none() {
+        let tools = values.tools("tool").filter_map(|(_, tool)| tool.whole_if_set("call_timeout_secs"));
+        total = tools.fold(total.max(idle), u64::max);
+    } else {
+        idle = idle.min(total);
+    }
+    CallLimits { idle: Duration::from_secs(idle), total: Duration::from_secs(total) }
+}
+
+fn rules(values: &Values) -> ToolRules {
+    let tools = values.tools("tool").map(|(name, tool)| {
+        let rule = ToolOverride {
+            read_only: tool.flag_if_set("read_only"),
+            description: tool.text("description"),
+            hidden: tool.flag("hidden"),
+            call_timeout: tool.whole_if_set("call_timeout_secs").map(Duration::from_secs),
+        };
+        (name.to_owned(), rule)
+    });
+    ToolRules {
+        read_only: values.flag("read_only"),
+        allow: values.texts("allow"),
+        deny: values.texts("deny"),
+        tools: tools.collect(),
+    }
+}
