@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::name::SourceId;
 
 /// A configuration that has been checked. Faulty sources are in it as [`SourceEntry::Misconfigured`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub relay: RelayConfig,
     /// Sorted by id.
@@ -22,7 +22,7 @@ pub struct Config {
     pub faults: Vec<Fault>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayConfig {
     pub exposure: Exposure,
     /// `source/tool` globs of the tools shown in every exposure.
@@ -45,14 +45,14 @@ pub enum Exposure {
     Eager,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceEntry {
     Usable(Box<SourceConfig>),
     Misconfigured(BadSource),
 }
 
 /// A source entry with faults: listed, never started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadSource {
     pub id: SourceId,
     pub name: String,
@@ -62,7 +62,7 @@ pub struct BadSource {
     pub reason: String,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceConfig {
     pub id: SourceId,
     pub name: String,
@@ -87,7 +87,7 @@ pub struct SourceConfig {
 }
 
 /// How to launch a source over stdio.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     pub command: Template,
     pub args: Vec<Template>,
@@ -135,7 +135,7 @@ pub struct CallLimits {
 }
 
 /// What the configuration says about a source's tools.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolRules {
     pub read_only: bool,
     /// Globs; empty = everything.
@@ -146,7 +146,7 @@ pub struct ToolRules {
 }
 
 /// `tool.NAME = { .. }`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolOverride {
     pub read_only: Option<bool>,
     pub description: Option<String>,

@@ -61,7 +61,8 @@ fn parse<'t>(text: &'t str, file: &Path) -> Result<(DeTable<'t>, Repeated), Unre
 
 /// Where a whole table is repeated, its keys are too: telling the table is enough.
 fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
-    let in_header = |at: &Span| text[..at.start].rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('['));
+    let in_header =
+        |at: &Span| text[..at.start].rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('['));
     if found.iter().any(|(_, at)| in_header(at)) {
         found.retain(|(_, at)| in_header(at));
     }
@@ -71,7 +72,7 @@ fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
 fn source_at(text: &str, offset: usize) -> Option<String> {
     let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
     for line in text[..end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
-        let Ok(header) = DeTable::parse(line) else { continue };
+        let Ok(header) = DeTable::parse(line.trim_end()) else { continue };
         let (name, value) = header.get_ref().iter().next()?;
         if name.get_ref() != "source" {
             return None;
@@ -134,12 +135,87 @@ fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
     };
     let mib = usize::try_from(values.whole("max_message_mib")).unwrap_or(usize::MAX);
     RelayConfig {
-        exposure: if values.text("exposure").as_deref() == Some("eager") { Exposure::Eager } else { Exposure::Toolsets },
+        exposure: if values.text("exposure").as_deref() == Some("eager") {
+            Exposure::Eager
+        } else {
+            Exposure::Toolsets
+        },
         always_visible: values.texts("always_visible"),
         menu: values.texts("menu"),
         state_dir: values.folder("state_dir"),
         remember: values.flag("remember"),
         max_message_bytes: mib.saturating_mul(1024 * 1024),
         max_starting: usize::try_from(values.whole("max_starting")).unwrap_or(usize::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{faults, read};
+
+    #[test]
+    fn the_top_of_the_file_is_checked() {
+        for (text, told) in [
+            ("mcpServers = {}", "mcpServers: unknown table; hint: sources are tables named `[source.NAME]`"),
+            ("[servers.a]\ncommand = 'x'", "servers: unknown table; hint: sources are tables named `[source.NAME]`"),
+            ("[realy]", "realy: unknown table; hint: did you mean `relay`?"),
+            ("[x]", "x: unknown table; hint: the tables are `relay` and `source`"),
+            ("exposure = 'eager'", "exposure: unknown key; hint: `exposure` belongs into the table `[relay]`"),
+            ("relay = 1", "relay: expected a table, found a whole number; hint: write `[relay]` on a line of its own"),
+            (
+                "[[source]]\ncommand = 'x'",
+                "source: expected a table, found a list; hint: sources are tables named `[source.NAME]`",
+            ),
+            (
+                "[http]\nlisten = ''",
+                "http: serving over HTTP is not in this version yet; hint: remove this table; clients start `toolrelay \
+                 serve` over stdio",
+            ),
+            (
+                "[credential.ci]",
+                "credential: credentials for HTTP clients are not in this version yet; hint: remove this table; over \
+                 stdio only the local user connects",
+            ),
+        ] {
+            assert_eq!(faults(text), [format!("1: {told}")], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fault_in_relay_costs_that_key_only() {
+        for (line, told) in [
+            (
+                "pin = 'warn'",
+                "pin: pinning tools to sources.lock is not in this version yet; hint: remove this key; tools are not \
+                 compared with a lock file",
+            ),
+            (
+                "menu = ['find_tools']",
+                "menu: `call_tool` is missing, without which tools that are not shown cannot be called; hint: add \
+                 \"call_tool\" to the list",
+            ),
+            (
+                "menu = ['call_tool', 'find_tool']",
+                "menu[1]: `find_tool` is none of its words; hint: did you mean `find_tools`?",
+            ),
+            (
+                "always_visible = ['search']",
+                "always_visible[0]: the glob does not name a source and a tool; hint: write `source/tool`, as in \
+                 `notes/search`",
+            ),
+            (
+                "max_message_mib = 4097",
+                "max_message_mib: the number is too large; hint: write a number from 1 to 4096; the default is 256",
+            ),
+            ("state_dir = ''", "state_dir: it names no folder; hint: write a path, or remove the key"),
+            ("exposure = 'eagre'", "exposure: `eagre` is none of its words; hint: did you mean `eager`?"),
+        ] {
+            let text = format!("[relay]\nremember = true\n{line}\n");
+            assert_eq!(faults(&text), [format!("3: relay.{told}")], "{line}");
+            let mut relay = read(&text).relay;
+            assert!(std::mem::take(&mut relay.remember));
+            assert_eq!(relay, read("").relay);
+        }
+        assert_eq!(faults("[relay]\nmenu = []\n"), [""; 0]);
     }
 }

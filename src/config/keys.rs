@@ -21,11 +21,20 @@ pub enum Kind {
     Folder,
     Bool,
     /// A whole number from `min` to `max`.
-    Whole { min: u64, max: u64 },
+    Whole {
+        min: u64,
+        max: u64,
+    },
     /// One of these words; `planned` are known and refused.
-    Word { works: &'static [&'static str], planned: &'static [&'static str] },
+    Word {
+        works: &'static [&'static str],
+        planned: &'static [&'static str],
+    },
     /// A list of these words that must have `must` unless it is empty.
-    Words { works: &'static [&'static str], must: &'static str },
+    Words {
+        works: &'static [&'static str],
+        must: &'static str,
+    },
     /// A list of globs over tool names.
     Globs,
     /// A list of `source/tool` globs.
@@ -62,7 +71,10 @@ pub enum Standard {
 pub enum Status {
     Supported,
     /// Refused, with this cause and this hint.
-    Planned { cause: &'static str, hint: &'static str },
+    Planned {
+        cause: &'static str,
+        hint: &'static str,
+    },
 }
 
 /// The longest time that can be set: a year, in seconds.
@@ -184,7 +196,12 @@ pub static SOURCE: &[Key] = &[
         Standard::Whole(300),
         "Stop it after so many seconds without a call; 0 = never.",
     ),
-    key("start_timeout_secs", SECS, Standard::Whole(180), "How long its start may take; a launcher may download first."),
+    key(
+        "start_timeout_secs",
+        SECS,
+        Standard::Whole(180),
+        "How long its start may take; a launcher may download first.",
+    ),
     key(
         "call_timeout_secs",
         SECS,
@@ -215,7 +232,11 @@ pub static SOURCE: &[Key] = &[
     planned("url", NO_HTTP_SOURCES, USE_COMMAND),
     planned("headers", "headers belong to HTTP sources, which are not in this version yet", DROP_KEY),
     planned("auth", "authorization belongs to HTTP sources, which are not in this version yet", DROP_KEY),
-    planned("transport", "a choice of transport is not in this version yet; every source is reached over stdio", DROP_KEY),
+    planned(
+        "transport",
+        "a choice of transport is not in this version yet; every source is reached over stdio",
+        DROP_KEY,
+    ),
     planned("type", "a choice of transport is not in this version yet; every source is reached over stdio", DROP_KEY),
 ];
 

@@ -295,8 +295,14 @@ mod tests {
             (launch("${EMPTY}", &[], &[], None), "command: the command is empty"),
             (launch("x", &["${T}", "${NONE}"], &[], None), "args[1]: variable `NONE` is not set"),
             (launch("x", &[], &[("A", "${T}${NONE}")], None), "env.A: variable `NONE` is not set"),
-            (launch("x", &[], &[("API_KEY", "${EMPTY}")], None), "env.API_KEY: the credential is empty: `${EMPTY}` gives no text"),
-            (launch("x", &[], &[("A_TOKEN", "${cmd:pass}")], None), "env.A_TOKEN: the credential is empty: `${cmd:pass}` gives no text"),
+            (
+                launch("x", &[], &[("API_KEY", "${EMPTY}")], None),
+                "env.API_KEY: the credential is empty: `${EMPTY}` gives no text",
+            ),
+            (
+                launch("x", &[], &[("A_TOKEN", "${cmd:pass}")], None),
+                "env.A_TOKEN: the credential is empty: `${cmd:pass}` gives no text",
+            ),
             (launch("x", &[], &[], Some("${NONE}")), "cwd: variable `NONE` is not set"),
         ] {
             assert_eq!(launch.resolve(&lookup()).map_err(|error| error.to_string()), Err(told.to_owned()));

@@ -69,7 +69,9 @@ impl Problem {
     pub fn hint(&self) -> String {
         match self {
             Self::NotSet(name) => {
-                format!("set `{name}` in the environment that starts the relay, or write `${{{name}:-...}}` with a default")
+                format!(
+                    "set `{name}` in the environment that starts the relay, or write `${{{name}:-...}}` with a default"
+                )
             }
             Self::File { .. } => "put the file there, or correct the path in `${file:...}`".to_owned(),
             Self::Command { program, .. } => {
@@ -77,7 +79,9 @@ impl Problem {
             }
             Self::NoHome => "set HOME, or write the path in full".to_owned(),
             Self::EmptyCommand => "write the program to start, as in `command = \"npx\"`".to_owned(),
-            Self::EmptyCredential(reference) => format!("give `{reference}` a value, or remove this variable from `env`"),
+            Self::EmptyCredential(reference) => {
+                format!("give `{reference}` a value, or remove this variable from `env`")
+            }
         }
     }
 }

@@ -74,9 +74,7 @@ impl Reader<'_> {
             (Kind::Text, DeValue::String(text)) => self.text(&place.path, &at, text).map(Value::Text),
             (Kind::Prefix, DeValue::String(text)) => self.prefix(place, &at, text),
             (Kind::Folder, DeValue::String(text)) => self.folder(place, &at, text),
-            (Kind::Template, DeValue::String(text)) => {
-                self.template(&place.path, &at, text, true).map(Value::Template)
-            }
+            (Kind::Template, DeValue::String(text)) => self.template(&place.path, &at, text, true).map(Value::Template),
             (
                 Kind::Templates | Kind::Globs | Kind::PairGlobs | Kind::Words { .. } | Kind::Inherit,
                 DeValue::Array(items),
@@ -238,7 +236,9 @@ impl Reader<'_> {
                 Some((source, tool)) if !source.is_empty() && !tool.is_empty() => None,
                 _ => Some(("the glob does not name a source and a tool", "write `source/tool`, as in `notes/search`")),
             },
-            _ => (!is_variable(&text)).then_some(("it is no name of a variable", "write names, without `=` and values")),
+            _ => {
+                (!is_variable(&text)).then_some(("it is no name of a variable", "write names, without `=` and values"))
+            }
         };
         if let Some((cause, hint)) = wrong {
             self.faults.add(at, path, cause, hint);
@@ -300,5 +300,126 @@ pub(super) fn told(value: &DeValue<'_>) -> &'static str {
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::faults;
+
+    fn check(line: &str, told: &str) {
+        assert_eq!(faults(&format!("[source.a]\ncommand = 'x'\n{line}\n")), [format!("3: source.a.{told}")], "{line}");
+    }
+
+    #[test]
+    fn wrong_types_are_told_with_the_remedy() {
+        for (line, told) in [
+            ("name = 3", "name: expected a string, found a whole number; hint: write `name = \"...\"`"),
+            ("enabled = 'no'", "enabled: expected true or false, found a string; hint: write `enabled = false`"),
+            ("args = 'a b'", "args: expected a list of strings, found a string; hint: write `args = [\"...\"]`"),
+            ("args = ['a', 1]", "args[1]: expected a string, found a whole number; hint: write it in quotes"),
+            ("env = ['A=1']", "env: expected a table of strings, found a list; hint: write `env = { NAME = \"...\" }`"),
+            (
+                "env.\"A b\" = 1",
+                "env.\"A b\": expected a string, found a whole number; hint: write `\"A b\" = \"...\"`",
+            ),
+            ("env.\"A=b\" = ''", "env.\"A=b\": it is no name of a variable; hint: use a name without `=`"),
+            (
+                "inherit_env = 'A'",
+                "inherit_env: expected a list of strings or `true`, found a string; hint: write `inherit_env = [\"NAME\"]`",
+            ),
+            (
+                "inherit_env = ['A=1']",
+                "inherit_env[0]: it is no name of a variable; hint: write names, without `=` and values",
+            ),
+            (
+                "max_in_flight = '64'",
+                "max_in_flight: expected a whole number, found a string; hint: write `max_in_flight = 64`",
+            ),
+            (
+                "start_timeout_secs = 1.5",
+                "start_timeout_secs: expected a whole number, found a fraction; hint: write `start_timeout_secs = 180`",
+            ),
+            (
+                "tool = 1",
+                "tool: expected a table, found a whole number; hint: write `tool = { NAME = { hidden = true } }`",
+            ),
+            ("tool.x = 1", "tool.x: expected a table, found a whole number; hint: write `tool.x = { hidden = true }`"),
+            ("cwd = 2020-02-02", "cwd: expected a string, found a date; hint: write `cwd = \"...\"`"),
+        ] {
+            check(line, told);
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told_with_the_remedy() {
+        for (line, told) in [
+            (
+                "call_timeout_secs = 0",
+                "call_timeout_secs: the number is too small; hint: write a number from 1 to 31536000; the default is 300",
+            ),
+            (
+                "max_in_flight = 99999999999999999999",
+                "max_in_flight: the number is too large; hint: write a number from 1 to 65536; the default is 64",
+            ),
+            (
+                "tool.x.call_timeout_secs = 0",
+                "tool.x.call_timeout_secs: the number is too small; hint: write a number from 1 to 31536000",
+            ),
+            ("start = 'at_start'", "start: `at_start` is none of its words; hint: did you mean `at-start`?"),
+            ("era = '2026'", "era: `2026` is none of its words; hint: the words are `auto`, `modern` and `legacy`"),
+            ("allow = ['a', '']", "allow[1]: the glob is empty; hint: write `*` for every tool, or remove it"),
+            (
+                "prefix = 'a.b'",
+                "prefix: it cannot stand in the name of a tool; hint: use 1 to 32 characters of A-Z, a-z, 0-9, `_` and \
+                 `-`, or \"\" for names without a prefix",
+            ),
+            (
+                "cwd = '${'",
+                "cwd: `${` is not closed; hint: add the `}`, or write `$${` for the two characters themselves",
+            ),
+            ("cwd = '${env:T}'", "cwd: `${env:T}` is not a reference; hint: write `${T}`"),
+            (
+                "cwd = '${file:gone}'",
+                "cwd: file `/conf/gone` cannot be read: no such file; hint: put the file there, or correct the path in \
+                 `${file:...}`",
+            ),
+            (
+                "name = '${cmd:date}'",
+                "name: `${file:...}` and `${cmd:...}` do not work here; hint: write `${VAR}` or plain text; the other two \
+                 work in command, args, env and cwd",
+            ),
+        ] {
+            check(line, told);
+        }
+    }
+
+    #[test]
+    fn unknown_and_planned_keys_are_refused() {
+        for (line, told) in [
+            ("commandd = 'x'", "commandd: unknown key; hint: did you mean `command`?"),
+            ("readOnly = true", "readOnly: unknown key; hint: did you mean `read_only`?"),
+            ("disabled = true", "disabled: unknown key; hint: write `enabled = false`"),
+            ("workingDirectory = '.'", "workingDirectory: unknown key; hint: did you mean `cwd`?"),
+            (
+                "'a b' = 1",
+                "\"a b\": unknown key; hint: the keys here are `name`, `provider`, `summary`, `enabled`, \
+              `command`, `args`, `env`, `cwd`, `inherit_env`, `read_only`, `allow`, `deny`, `start`, `idle_stop_secs`, \
+              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `prefix`, `unlisted`, `era` \
+              and `tool`",
+            ),
+            ("tool.x.hiden = true", "tool.x.hiden: unknown key; hint: did you mean `hidden`?"),
+            (
+                "headers = { A = '${NONE}' }",
+                "headers: headers belong to HTTP sources, which are not in this version yet; hint: remove this key; \
+                 sources are programs started with `command`",
+            ),
+        ] {
+            check(line, told);
+        }
+        for key in ["auth", "transport", "type"] {
+            let told = faults(&format!("[source.a]\ncommand = 'x'\n{key} = 'x'\n"));
+            assert!(matches!(&told[..], [one] if one.contains("not in this version yet")), "{told:?}");
+        }
     }
 }

@@ -90,20 +90,22 @@ fn draft(
 
 /// A legal id under which a source with a bad one can be listed, apart from every other of the file.
 fn stand_in(written: &str, table: &DeTable<'_>) -> SourceId {
-    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    let clean: String = written.to_ascii_lowercase().chars().map(|c| if legal(c) { c } else { '-' }).collect();
-    let clean = clean.trim_matches(['-', '_']);
-    let plain = &clean[..clean.len().min(SOURCE_ID_MAX)];
-    if let Ok(id) = SourceId::new(plain)
-        && !table.contains_key(plain)
-        && table.keys().all(|other| other.get_ref() == written || other.get_ref().to_ascii_lowercase() != plain)
-    {
+    let plain = legal(written);
+    let is_free = table.keys().all(|other| other.get_ref() == written || legal(other.get_ref()) != plain);
+    if let Some(id) = SourceId::new(&plain).ok().filter(|_| is_free) {
         return id;
     }
     let digest: String = Sha256::digest(written).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let short = &clean[..clean.len().min(SOURCE_ID_MAX - 10)];
+    let short = &plain[..plain.len().min(SOURCE_ID_MAX - 9)];
     let text = if short.is_empty() { format!("s-{digest}") } else { format!("{short}-{digest}") };
     SourceId::new(&text).expect("BUG: cut and cleaned to the rule of ids")
+}
+
+/// `written` with only the characters that an id may have, at any length.
+fn legal(written: &str) -> String {
+    let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    let clean: String = written.to_ascii_lowercase().chars().map(|c| if is_legal(c) { c } else { '-' }).collect();
+    clean.trim_matches(['-', '_']).to_owned()
 }
 
 /// How the keys of one source depend on each other.
@@ -231,5 +233,89 @@ fn rules(values: &Values) -> ToolRules {
         allow: values.texts("allow"),
         deny: values.texts("deny"),
         tools: tools.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{faults, read};
+    use crate::config::{CallLimits, SourceEntry};
+
+    #[test]
+    fn a_source_is_checked_as_a_whole() {
+        for (text, told) in [
+            (
+                "[source.a]",
+                "1: source.a: it has neither `command` nor `url`; hint: write `command = \"...\"` with the program to start",
+            ),
+            (
+                "source.a = 'npx'",
+                "1: source.a: expected a table, found a string; hint: sources are tables named `[source.NAME]`",
+            ),
+            (
+                "[source.a]\ncommand = ''",
+                "2: source.a.command: the command is empty; hint: write the program to start, as in `command = \"npx\"`",
+            ),
+            (
+                "[source.a]\ncommand = '${EMPTY}'",
+                "2: source.a.command: the command is empty; hint: write the program to start, as in `command = \"npx\"`",
+            ),
+            (
+                "[source.a]\ncommand = 'x'\ncall_timeout_secs = 9\nmax_call_secs = 8",
+                "4: source.a.max_call_secs: 8 is less than the 9 of source.a.call_timeout_secs; hint: write at least 9, or \
+                 a shorter `call_timeout_secs`",
+            ),
+            (
+                "[source.a]\ncommand = 'x'\ntool.t.call_timeout_secs = 9\nmax_call_secs = 8",
+                "4: source.a.max_call_secs: 8 is less than the 9 of source.a.tool.t.call_timeout_secs; hint: write at \
+                 least 9, or a shorter `call_timeout_secs`",
+            ),
+            (
+                "[source.b]\ncommand = 'x'\nprefix = ''\n[source.a]\ncommand = 'x'\nprefix = ''",
+                "3: source.b.prefix: source `a` has the same prefix; hint: give one of the two another `prefix`",
+            ),
+            (
+                "[source.b]\ncommand = 'x'\n[source.a]\ncommand = 'x'\nprefix = 'b'",
+                "1: source.b.prefix: source `a` has the same prefix; hint: give one of the two another `prefix`",
+            ),
+        ] {
+            assert_eq!(faults(text), [told], "{text}");
+        }
+        let both = faults("[source.a]\ncommand = 'x'\nurl = 'https://x'\n");
+        assert_eq!(both.len(), 2);
+        assert_eq!(
+            both[1],
+            "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two"
+        );
+    }
+
+    #[test]
+    fn limits_that_are_not_written_give_way() {
+        for (lines, idle, total) in [
+            ("call_timeout_secs = 7200", 7200, 7200),
+            ("max_call_secs = 60", 60, 60),
+            ("tool.t.call_timeout_secs = 9000", 300, 9000),
+            ("call_timeout_secs = 5\nmax_call_secs = 5", 5, 5),
+        ] {
+            let config = read(&format!("[source.a]\ncommand = 'x'\n{lines}\n"));
+            let [SourceEntry::Usable(source)] = &config.sources[..] else { panic!("{config:?}") };
+            let secs = |CallLimits { idle, total }: CallLimits| (idle.as_secs(), total.as_secs());
+            assert_eq!(secs(source.limits), (idle, total), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_source_with_a_bad_id_is_listed_under_one_of_its_own() {
+        let ids = |names: &[&str]| -> Vec<String> {
+            let text: String = names.iter().map(|name| format!("[source.{name:?}]\ncommand = 'x'\n")).collect();
+            let config = read(&text);
+            let mut ids: Vec<_> = config.sources.iter().map(|entry| entry.id().to_string()).collect();
+            ids.dedup();
+            ids
+        };
+        let long = "a".repeat(40);
+        assert_eq!(ids(&["Git Hub"]), ["git-hub"]);
+        assert_eq!(ids(&["GitHub", "github"]), ["github", "github-f911e414"]);
+        assert_eq!(ids(&["GitHub", "GITHUB", "_", "é", &long, &format!("{long}b")]).len(), 6);
     }
 }

@@ -133,7 +133,11 @@ impl Template {
     pub(super) fn problems(&self, is_path: bool, lookup: &dyn Lookup) -> Vec<Problem> {
         let no_home = is_path && self.starts_at_home() && lookup.home().is_none();
         let parts = self.parts.iter().filter(|part| !matches!(part, Part::Command(_)));
-        no_home.then_some(Problem::NoHome).into_iter().chain(parts.filter_map(|part| part.value(lookup).err())).collect()
+        no_home
+            .then_some(Problem::NoHome)
+            .into_iter()
+            .chain(parts.filter_map(|part| part.value(lookup).err()))
+            .collect()
     }
 
     fn with_home(&self, home: Option<String>, lookup: &dyn Lookup) -> Result<Expanded, ExpandError> {
