@@ -1,0 +1,128 @@
+//! `sources.toml` and `sources.schema.json` at the top of the repository: they must tell the truth about every key.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toolrelay::config::keys::{Key, RELAY, SOURCE, Status, TOOL};
+use toolrelay::config::{Config, SourceEntry, SystemLookup, check, schema};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap()
+}
+
+fn checked(text: &str) -> Config {
+    check(text, &path("sources.toml"), &SystemLookup::new()).unwrap()
+}
+
+/// The reference with every unused setting taken into use.
+fn with_all_settings() -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    text("sources.toml").lines().map(line).collect()
+}
+
+fn as_json(toml: &str) -> Value {
+    toml::from_str(toml).unwrap()
+}
+
+fn schema_complaints(instance: &Value) -> Vec<String> {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    validator.iter_errors(instance).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[test]
+fn the_reference_has_no_faults() {
+    for (text, exact) in [(text("sources.toml"), true), (with_all_settings(), false)] {
+        let config = checked(&text);
+        assert_eq!(config.faults, []);
+        let ids: Vec<_> = config.sources.iter().map(|entry| entry.id().as_str()).collect();
+        assert_eq!(ids, ["clock", "everything", "filesystem", "memory", "notes"]);
+        for entry in &config.sources {
+            let SourceEntry::Usable(source) = entry else { panic!("{entry:?}") };
+            assert!(source.summary.is_some() && source.name != source.id.as_str() && source.enabled);
+            assert!(!exact || source.launch.resolve(&SystemLookup::new()).is_ok(), "{}", source.id);
+        }
+    }
+}
+
+#[test]
+fn the_reference_starts_from_any_folder() {
+    let config = checked(&text("sources.toml"));
+    for id in ["notes", "clock", "filesystem"] {
+        let source = config.sources.iter().find(|entry| entry.id().as_str() == id);
+        let Some(SourceEntry::Usable(source)) = source else { panic!("{source:?}") };
+        let resolved = source.launch.resolve(&SystemLookup::new()).unwrap();
+        assert_eq!(resolved.cwd, Some(PathBuf::from(env!("CARGO_MANIFEST_DIR"))), "{id}");
+    }
+}
+
+#[test]
+fn the_reference_shows_every_supported_key() {
+    let shown = as_json(&with_all_settings());
+    let missing = |keys: &'static [Key], section: &str| -> Vec<&str> {
+        let section = shown.pointer(section).unwrap();
+        let supported = keys.iter().filter(|key| key.status == Status::Supported);
+        supported.filter(|key| section.get(key.name).is_none()).map(|key| key.name).collect()
+    };
+    assert_eq!(missing(RELAY, "/relay"), [""; 0]);
+    assert_eq!(missing(SOURCE, "/source/notes"), [""; 0]);
+    assert_eq!(missing(TOOL, "/source/notes/tool/search"), [""; 0]);
+}
+
+#[test]
+fn the_schema_accepts_the_reference() {
+    for text in [text("sources.toml"), with_all_settings()] {
+        assert_eq!(schema_complaints(&as_json(&text)), [""; 0]);
+    }
+}
+
+#[test]
+fn the_schema_and_the_check_refuse_the_same() {
+    for line in [
+        "unknown = 1",
+        "url = 'https://x'",
+        "args = 'x'",
+        "args = [1]",
+        "allow = ['']",
+        "env = { A = 1 }",
+        "env = { 'A=B' = '' }",
+        "inherit_env = 'A'",
+        "inherit_env = ['']",
+        "max_in_flight = 0",
+        "idle_stop_secs = -1",
+        "start = 'never'",
+        "prefix = 'a.b'",
+        "tool.x.y = 1",
+        "tool.x.hidden = 'yes'",
+        "tool = []",
+        "[relay]\npin = 'warn'",
+        "[relay]\nexposure = 'lazy'",
+        "[relay]\nmenu = ['find_tools']",
+        "[relay]\nalways_visible = ['x']",
+        "[http]",
+        "[source.A]\ncommand = 'x'",
+        "[source.b]",
+        "[source.b]\ncommand = ''",
+    ] {
+        let text = format!("[source.a]\ncommand = 'x'\n{line}\n");
+        assert!(!checked(&text).faults.is_empty(), "{line}");
+        assert!(!schema_complaints(&as_json(&text)).is_empty(), "{line}");
+    }
+    for line in ["", "inherit_env = true", "prefix = ''", "[relay]\nmenu = []", "tool.'a.b' = {}"] {
+        let text = format!("[source.a]\ncommand = 'x'\n{line}\n");
+        assert_eq!(checked(&text).faults, [], "{line}");
+        assert_eq!(schema_complaints(&as_json(&text)), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn the_checked_in_schema_is_the_current_one() {
+    let stored: Value = serde_json::from_str(&text("sources.schema.json")).unwrap_or_default();
+    assert!(stored == schema(), "sources.schema.json is out of date; run `toolrelay schema > sources.schema.json`");
+}
