@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Faults, Unreadable, did_you_mean, dotted, position};
+use super::fault::{Faults, Unreadable, before, did_you_mean, dotted, position};
 use super::keys::{FOREIGN_TABLES, RELAY, Status, TOP, names};
 use super::lookup::Lookup;
 use super::read::Reader;
@@ -24,7 +24,7 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (tree, repeated) = parse(text, file)?;
     let base = folder_of(file);
-    let mut reader = Reader { faults: Faults::new(text, file.to_owned()), lookup, base: &base };
+    let mut reader = Reader { faults: Faults::new(text, file.to_owned()), lookup, base: &base, is_disabled: false };
     top(&mut reader, &tree);
     let relay = relay(&mut reader, &tree);
     let sources = match tree.get("source").map(Spanned::get_ref) {
@@ -62,7 +62,7 @@ fn parse<'t>(text: &'t str, file: &Path) -> Result<(DeTable<'t>, Repeated), Unre
 /// Where a whole table is repeated, its keys are too: telling the table is enough.
 fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
     let in_header =
-        |at: &Span| text[..at.start].rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('['));
+        |at: &Span| before(text, at.start).rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('['));
     if found.iter().any(|(_, at)| in_header(at)) {
         found.retain(|(_, at)| in_header(at));
     }
@@ -70,8 +70,9 @@ fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
 
 /// The source in whose table an offset is, going by the headers.
 fn source_at(text: &str, offset: usize) -> Option<String> {
-    let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
-    for line in text[..end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
+    let line_start = before(text, offset).rfind('\n').map_or(0, |at| at + 1);
+    let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
+    for line in text[..line_end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
         let Ok(header) = DeTable::parse(line.trim_end()) else { continue };
         let (name, value) = header.get_ref().iter().next()?;
         if name.get_ref() != "source" {
@@ -88,13 +89,42 @@ fn unreadable(text: &str, file: &Path, at: &Span, is_repetition: bool, message: 
     let (cause, hint) = if is_repetition {
         let key = text.get(at.clone()).unwrap_or_default();
         (format!("`{key}` is written twice"), "remove one of the two, or merge them")
+    } else if text.trim_start().starts_with('{') {
+        ("this is JSON, not TOML".to_owned(), SOURCE_TABLES)
+    } else if NO_VALUE.iter().any(|start| message.starts_with(start)) {
+        ("not TOML: this is no value".to_owned(), "write text in quotes, and `true` and `false` in small letters")
     } else {
-        let hint = "correct the TOML here or on the line before: strings stand in quotes, lists in `[...]`, and each key on \
-                    a line of its own";
+        let hint = SYNTAX_HINTS.iter().find(|(part, _)| message.contains(part)).map_or(ANY_SYNTAX, |(_, hint)| hint);
         (format!("not TOML: {message}"), hint)
     };
     Unreadable { file: file.to_owned(), line, column, cause, hint: hint.to_owned() }
 }
+
+/// What the parser says of a word without quotes, going by its first letter.
+const NO_VALUE: &[&str] = &[
+    "invalid float",
+    "invalid boolean",
+    "invalid integer",
+    "invalid date-time",
+    "invalid value",
+    "missing value for key",
+    "string values must be quoted",
+];
+/// Remedies, by what the parser says.
+const SYNTAX_HINTS: &[(&str, &str)] = &[
+    ("unicode", "write a backslash twice, or put the text in single quotes"),
+    ("escape", "write a backslash twice, or put the text in single quotes"),
+    ("missing comma", "put a comma between two values"),
+    ("extra comma", "take the comma out"),
+    ("unclosed array", "close the list with `]`"),
+    ("unclosed table", "close the name of the table with `]`, and put one with unusual characters in quotes"),
+    ("unclosed inline table", "close the table with `}`"),
+    ("basic string", "close the quotes on the same line"),
+    ("literal string", "close the quotes on the same line"),
+    ("key with no value", "write `key = value`"),
+];
+const ANY_SYNTAX: &str = "correct the TOML here or on the line before: text stands in quotes, a list in `[...]`, and each key on \
+                          a line of its own";
 
 /// The names at the top of the file, and that they are tables.
 fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {

@@ -35,13 +35,18 @@ pub struct Unreadable {
 
 /// Line and column of a byte offset, both from 1.
 pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
-    let mut offset = offset.min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
-    let before = &text[..offset];
+    let before = before(text, offset);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// The text before a byte offset, or before the character that it is in.
+pub(super) fn before(text: &str, offset: usize) -> &str {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Collects the faults of one file.
@@ -126,7 +131,7 @@ pub(super) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) 
 }
 
 /// "did you mean", or else everything there is.
-pub(super) fn did_you_mean<'w>(word: &str, what: &str, known: &[&'w str]) -> String {
+pub(super) fn did_you_mean(word: &str, what: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("{what} {}", listed(known)),

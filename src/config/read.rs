@@ -20,6 +20,8 @@ pub(super) struct Reader<'a> {
     pub(super) lookup: &'a dyn Lookup,
     /// The folder of the file.
     pub(super) base: &'a Path,
+    /// Whether what is read is never launched: then variables and files need not be there.
+    pub(super) is_disabled: bool,
 }
 
 /// A key at its place.
@@ -135,29 +137,33 @@ impl Reader<'_> {
 
     /// A string expanded now; files and commands are for what is expanded at the launch.
     fn text(&mut self, path: &str, at: &Span, text: &str) -> Option<String> {
-        let template = self.template(path, at, text, false)?;
+        let template = self.parsed(path, at, text)?;
         if template.has_more_than_variables() {
             let hint = "write `${VAR}` or plain text; the other two work in command, args, env and cwd";
             self.faults.add(at, path, "`${file:...}` and `${cmd:...}` do not work here", hint);
             return None;
         }
+        self.possible(&template, path, at, false).then_some(())?;
         template.expand(self.lookup).ok().map(|expanded| expanded.value)
     }
 
-    /// A string with references that could be expanded now.
+    /// A string expanded at the launch, which could be expanded now.
     fn template(&mut self, path: &str, at: &Span, text: &str, is_path: bool) -> Option<Template> {
-        let template = match Template::parse(text, self.base) {
-            Ok(template) => template,
-            Err(bad) => {
-                self.faults.add(at, path, bad.to_string(), bad.hint());
-                return None;
-            }
-        };
+        let template = self.parsed(path, at, text)?;
+        (self.is_disabled || self.possible(&template, path, at, is_path)).then_some(template)
+    }
+
+    fn parsed(&mut self, path: &str, at: &Span, text: &str) -> Option<Template> {
+        Template::parse(text, self.base).map_err(|bad| self.faults.add(at, path, bad.to_string(), bad.hint())).ok()
+    }
+
+    /// Whether it can be expanded, as far as can be told without running a command.
+    fn possible(&mut self, template: &Template, path: &str, at: &Span, is_path: bool) -> bool {
         let problems = template.problems(is_path, self.lookup);
         for problem in &problems {
             self.faults.add(at, path, problem.to_string(), problem.hint());
         }
-        problems.is_empty().then_some(template)
+        problems.is_empty()
     }
 
     fn prefix(&mut self, place: &Place<'_>, at: &Span, text: &str) -> Option<Value> {
@@ -261,6 +267,7 @@ impl Reader<'_> {
             }
             let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
             if !template.has_commands()
+                && !self.is_disabled
                 && let Ok(expanded) = template.expand(self.lookup)
                 && let Some(problem) = super::launch::empty_credential(name.get_ref(), &template, &expanded.value)
             {

@@ -64,7 +64,9 @@ fn draft(
     }
     let values = match value {
         DeValue::Table(table) => {
+            reader.is_disabled = matches!(table.get("enabled").map(Spanned::get_ref), Some(DeValue::Boolean(false)));
             let values = reader.section(SOURCE, table, &section);
+            reader.is_disabled = false;
             whole(reader, &values, &section, &name.span());
             values
         }
@@ -287,6 +289,14 @@ mod tests {
             both[1],
             "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two"
         );
+    }
+
+    #[test]
+    fn a_disabled_source_needs_no_variables_yet() {
+        let source = "[source.a]\ncommand = '${NONE}'\nargs = ['${file:gone}']\nenv = { TOKEN = '${EMPTY}' }\n";
+        assert_eq!(faults(source).len(), 3);
+        assert_eq!(faults(&format!("{source}enabled = false\n")), [""; 0]);
+        assert_eq!(faults(&format!("{source}cwd = '${{}}'\nenabled = false\n")).len(), 1);
     }
 
     #[test]

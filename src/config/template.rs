@@ -124,9 +124,9 @@ impl Template {
         self.parts.iter().any(|part| matches!(part, Part::Command(_)))
     }
 
-    /// Whether all of it is one reference.
+    /// Whether all of it is one reference, for which no default is written.
     pub(super) fn is_one_reference(&self) -> bool {
-        matches!(&self.parts[..], [Part::Var { .. } | Part::File(_) | Part::Command(_)])
+        matches!(&self.parts[..], [Part::Var { default: None, .. } | Part::File(_) | Part::Command(_)])
     }
 
     /// Everything that would keep it from being expanded now, as far as can be told without running a command.
