@@ -22,20 +22,18 @@ class Changes:
         self.count = 0
         self.first = asyncio.Event()
 
-    def note(self):
-        self.count += 1
-        self.first.set()
-
     async def take(self, message):
         if isinstance(message, types.ToolListChangedNotification):
-            self.note()
+            self.count += 1
+            self.first.set()
 
-    async def listen(self, client, ready):
-        """The modern era sends nothing that was not asked for."""
-        async with client.listen(tools_list_changed=True) as events:
-            ready.set()
-            async for _ in events:
-                self.note()
+
+async def listen(client, ready):
+    """Asks for what the modern era sends only if asked; the events come to the message handler as well."""
+    async with client.listen(tools_list_changed=True) as events:
+        ready.set()
+        async for _ in events:
+            pass
 
 
 def plain(value):
@@ -101,7 +99,7 @@ async def talk(report, changes, stack):
     tools = client.server_capabilities.tools
     if client.protocol_version >= MODERN and tools and tools.list_changed:
         ready = asyncio.Event()
-        listening = asyncio.create_task(changes.listen(client, ready))
+        listening = asyncio.create_task(listen(client, ready))
         stack.callback(listening.cancel)
         await asyncio.wait([asyncio.create_task(ready.wait()), listening], return_when=asyncio.FIRST_COMPLETED)
     report["tools"] = await list_names(client)
