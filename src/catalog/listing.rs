@@ -1,0 +1,352 @@
+//! Owns a listing: what one source offers, each tool's JSON exactly as the source wrote it, sorted and hashed.
+//! It does not judge or rename anything; a tool that cannot be read is set aside with a reason and costs no other.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::raw::{self, Kind, Members};
+use super::text::{bounded_text, single_line};
+use crate::name::ToolName;
+
+/// The longest instructions of a source that are kept, in bytes.
+pub const INSTRUCTIONS_MAX: usize = 16 * 1024;
+/// The longest name, title and version of a source, and name of a rejected tool, in characters.
+const SHORT_MAX: usize = 120;
+/// Hex digits of a listing's digest.
+const DIGEST_HEX: usize = 32;
+
+/// What a source says about itself in its handshake.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerNote {
+    pub name: String,
+    pub title: Option<String>,
+    pub version: Option<String>,
+    /// At most [`INSTRUCTIONS_MAX`] bytes once [`cleaned`](Self::cleaned).
+    pub instructions: Option<String>,
+}
+
+impl ServerNote {
+    /// The note with bounded texts and without control characters.
+    pub fn cleaned(self) -> Self {
+        let short = |text: String| Some(single_line(&text, SHORT_MAX)).filter(|line| !line.is_empty());
+        let long = |text: String| Some(bounded_text(&text, INSTRUCTIONS_MAX)).filter(|text| !text.trim().is_empty());
+        Self {
+            name: single_line(&self.name, SHORT_MAX),
+            title: self.title.and_then(short),
+            version: self.version.and_then(short),
+            instructions: self.instructions.and_then(long),
+        }
+    }
+}
+
+/// One tool as its source wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedTool {
+    pub name: ToolName,
+    /// The tool's JSON object, byte for byte.
+    pub raw: Box<str>,
+}
+
+/// An item of a listing that is no usable tool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Rejected {
+    pub name: Option<String>,
+    pub reason: String,
+}
+
+/// What one source offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Sorted by name; no two share one.
+    pub tools: Vec<ListedTool>,
+    pub note: ServerNote,
+    /// Sorted.
+    pub rejected: Vec<Rejected>,
+    /// Why the list may lack tools (a later page failed, say).
+    pub incomplete: Option<String>,
+    /// A hash over the tools, the rejects and the note, whatever the order in which the source listed them.
+    pub digest: String,
+}
+
+/// Why stored bytes are no listing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    #[error("stored listing is not UTF-8")]
+    Encoding(#[from] std::str::Utf8Error),
+    #[error("stored listing has no readable head: {0}")]
+    Head(String),
+    #[error("stored listing holds {found} tools where its head says {expected}")]
+    Count { expected: usize, found: usize },
+}
+
+/// The first line of a stored listing.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    tools: usize,
+    layout: Layout,
+    rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Layout {
+    /// One tool a line.
+    Lines,
+    /// One JSON array: for tools whose own text has line breaks.
+    Array,
+}
+
+impl Listing {
+    /// Sorts and checks what a source listed. Of tools that share a name the first in byte order is kept.
+    pub fn new(raw_tools: impl IntoIterator<Item = Box<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
+        let mut tools: Vec<ListedTool> = Vec::new();
+        let mut rejected = Vec::new();
+        for raw in raw_tools {
+            match read(raw) {
+                Ok(tool) => tools.push(tool),
+                Err(reject) => rejected.push(reject),
+            }
+        }
+        tools.sort_unstable_by(|a, b| (&a.name, &a.raw).cmp(&(&b.name, &b.raw)));
+        tools.dedup_by(|later, kept| {
+            let same = later.name == kept.name;
+            if same {
+                rejected.push(reject(Some(later.name.as_str()), "listed more than once, the first is kept"));
+            }
+            same
+        });
+        Self::sealed(tools, rejected, note, incomplete)
+    }
+
+    fn sealed(
+        mut tools: Vec<ListedTool>,
+        mut rejected: Vec<Rejected>,
+        note: ServerNote,
+        incomplete: Option<String>,
+    ) -> Self {
+        tools.shrink_to_fit();
+        rejected.sort_unstable();
+        let note = note.cleaned();
+        let digest = digest(&tools, &rejected, &note);
+        Self { tools, note, rejected, incomplete, digest }
+    }
+
+    /// The tools and rejects as bytes to be stored; the note is stored apart.
+    pub fn to_blob(&self) -> Vec<u8> {
+        let has_breaks = self.tools.iter().any(|tool| tool.raw.contains('\n'));
+        let layout = if has_breaks { Layout::Array } else { Layout::Lines };
+        let head = Head { tools: self.tools.len(), layout, rejected: self.rejected.clone() };
+        let mut blob = serde_json::to_vec(&head).expect("BUG: a listing's head is always JSON");
+        blob.push(b'\n');
+        let (open, between, close): (&[u8], u8, &[u8]) = match layout {
+            Layout::Lines => (b"", b'\n', b""),
+            Layout::Array => (b"[", b',', b"]"),
+        };
+        blob.extend_from_slice(open);
+        for (at, tool) in self.tools.iter().enumerate() {
+            if at > 0 {
+                blob.push(between);
+            }
+            blob.extend_from_slice(tool.raw.as_bytes());
+        }
+        blob.extend_from_slice(close);
+        blob
+    }
+
+    /// Reads what [`to_blob`](Self::to_blob) wrote.
+    pub fn from_blob(blob: &[u8], note: ServerNote, incomplete: Option<String>) -> Result<Self, BlobError> {
+        let text = std::str::from_utf8(blob)?;
+        let (head, body) = text.split_once('\n').ok_or_else(|| BlobError::Head("no line break".to_owned()))?;
+        let head: Head = serde_json::from_str(head).map_err(|error| BlobError::Head(error.to_string()))?;
+        let raws: Vec<&str> = match head.layout {
+            _ if head.tools == 0 => Vec::new(),
+            Layout::Lines => body.split('\n').collect(),
+            Layout::Array => raw::elements(body).unwrap_or_default(),
+        };
+        let mut listing = Self::new(raws.into_iter().map(Box::from), note, incomplete);
+        if listing.tools.len() != head.tools || !listing.rejected.is_empty() {
+            return Err(BlobError::Count { expected: head.tools, found: listing.tools.len() });
+        }
+        if !head.rejected.is_empty() {
+            listing = Self::sealed(listing.tools, head.rejected, listing.note, listing.incomplete);
+        }
+        Ok(listing)
+    }
+}
+
+fn read(raw: Box<str>) -> Result<ListedTool, Rejected> {
+    let trimmed = raw.trim_matches([' ', '\n', '\r', '\t']);
+    let raw: Box<str> = if trimmed.len() == raw.len() { raw } else { trimmed.into() };
+    let members = Members::of(&raw).ok_or_else(|| {
+        let is_json = serde_json::from_str::<&serde_json::value::RawValue>(&raw).is_ok();
+        reject(None, if is_json { "not an object" } else { "not valid JSON" })
+    })?;
+    let value = members.get("name").ok_or_else(|| reject(None, "has no `name`"))?;
+    if raw::kind(value) != Kind::Text {
+        return Err(reject(None, "its `name` is not a string"));
+    }
+    let name = raw::string(value).ok_or_else(|| reject(Some(value), "its `name` is not valid Unicode"))?;
+    if name.is_empty() {
+        return Err(reject(Some(""), "its `name` is empty"));
+    }
+    let name = ToolName::new(&*name);
+    Ok(ListedTool { name, raw })
+}
+
+fn reject(name: Option<&str>, reason: &str) -> Rejected {
+    Rejected { name: name.map(|name| single_line(name, SHORT_MAX)), reason: reason.to_owned() }
+}
+
+fn digest(tools: &[ListedTool], rejected: &[Rejected], note: &ServerNote) -> String {
+    let mut hash = Fingerprint::new();
+    hash.number(tools.len());
+    for tool in tools {
+        hash.text(&tool.raw);
+    }
+    hash.number(rejected.len());
+    for reject in rejected {
+        hash.maybe(reject.name.as_deref()).text(&reject.reason);
+    }
+    hash.text(&note.name).maybe(note.title.as_deref());
+    hash.maybe(note.version.as_deref()).maybe(note.instructions.as_deref());
+    hash.hex(DIGEST_HEX)
+}
+
+/// A hash over parts that cannot run into each other: each text goes in with its length before it.
+pub(crate) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    pub fn new() -> Self {
+        Self(Sha256::new())
+    }
+
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        self.number(text.len());
+        self.0.update(text);
+        self
+    }
+
+    pub fn maybe(&mut self, text: Option<&str>) -> &mut Self {
+        self.flag(text.is_some()).text(text.unwrap_or_default())
+    }
+
+    pub fn number(&mut self, number: usize) -> &mut Self {
+        self.0.update((number as u64).to_le_bytes());
+        self
+    }
+
+    pub fn flag(&mut self, flag: bool) -> &mut Self {
+        self.0.update([u8::from(flag)]);
+        self
+    }
+
+    /// The first `digits` hex digits.
+    pub fn hex(self, digits: usize) -> String {
+        let mut text: String = self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        text.truncate(digits);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(raws: &[&str]) -> Listing {
+        let note = ServerNote { name: "s".into(), ..ServerNote::default() };
+        Listing::new(raws.iter().map(|&raw| Box::from(raw)), note, None)
+    }
+
+    fn raws(listing: &Listing) -> Vec<(&str, &str)> {
+        listing.tools.iter().map(|tool| (tool.name.as_str(), &*tool.raw)).collect()
+    }
+
+    fn rejects(listing: &Listing) -> Vec<(Option<&str>, &str)> {
+        listing.rejected.iter().map(|reject| (reject.name.as_deref(), reject.reason.as_str())).collect()
+    }
+
+    #[test]
+    fn one_bad_tool_costs_no_other() {
+        let found = listing(&[
+            r#"{"name":"b","inputSchema":{"maximum":1e400,"x":"\ud800","x":98765432109876543210}}"#,
+            "5",
+            "null",
+            "{oops",
+            "{}",
+            r#"{"name":7}"#,
+            r#"{"name":""}"#,
+            r#"{"name":"\ud800"}"#,
+            r#" {"n\u0061me":"\u0061"} "#,
+            r#"{"name":"b","z":1}"#,
+        ]);
+        assert_eq!(
+            raws(&found),
+            [
+                ("a", r#"{"n\u0061me":"\u0061"}"#),
+                ("b", r#"{"name":"b","inputSchema":{"maximum":1e400,"x":"\ud800","x":98765432109876543210}}"#),
+            ]
+        );
+        assert_eq!(
+            rejects(&found),
+            [
+                (None, "has no `name`"),
+                (None, "its `name` is not a string"),
+                (None, "not an object"),
+                (None, "not an object"),
+                (None, "not valid JSON"),
+                (Some(""), "its `name` is empty"),
+                (Some(r#""\ud800""#), "its `name` is not valid Unicode"),
+                (Some("b"), "listed more than once, the first is kept"),
+            ]
+        );
+    }
+
+    #[test]
+    fn order_does_not_matter_and_content_does() {
+        let base = listing(&[r#"{"name":"a"}"#, r#"{"name":"b"}"#, "1"]);
+        assert_eq!(listing(&["1", r#"{"name":"b"}"#, r#"{"name":"a"}"#]), base);
+        assert_eq!(base.digest.len(), DIGEST_HEX);
+        for other in [&[r#"{"name":"a"}"#, r#"{"name":"b"}"#][..], &[r#"{"name":"a"}"#, r#"{"name":"b" }"#, "1"]] {
+            assert_ne!(listing(other).digest, base.digest);
+        }
+    }
+
+    #[test]
+    fn stored_listings_come_back_whole() {
+        for raws in [
+            &[][..],
+            &["1"],
+            &[r#"{"name":"a","x":"\n"}"#, r#"{"name":"b"}"#, "{}"],
+            &["{\"name\":\"a\",\n\"x\":1}", r#"{"name":"b"}"#],
+        ] {
+            let before = listing(raws);
+            assert_eq!(Listing::from_blob(&before.to_blob(), before.note.clone(), None), Ok(before));
+        }
+    }
+
+    #[test]
+    fn damaged_blobs_are_refused() {
+        let blob = listing(&[r#"{"name":"a"}"#, r#"{"name":"b"}"#]).to_blob();
+        let read = |bytes: &[u8]| Listing::from_blob(bytes, ServerNote::default(), None).unwrap_err();
+        assert_eq!(read(&blob[..blob.len() - 3]), BlobError::Count { expected: 2, found: 1 });
+        assert_eq!(read(b"{}"), BlobError::Head("no line break".into()));
+        assert!(matches!(read(b"{}\n"), BlobError::Head(_)));
+        assert!(matches!(read(b"\xff\n"), BlobError::Encoding(_)));
+    }
+
+    #[test]
+    fn notes_are_bounded_and_harmless() {
+        let note = ServerNote {
+            name: "a\nb".into(),
+            title: Some("\u{7}".into()),
+            version: None,
+            instructions: Some(format!("x\u{1b}\n{}", "é".repeat(INSTRUCTIONS_MAX))),
+        };
+        let clean = note.cleaned();
+        assert_eq!((clean.name.as_str(), &clean.title), ("a b", &None));
+        let text = clean.instructions.clone().unwrap();
+        assert!(text.starts_with("x\né") && text.len() <= INSTRUCTIONS_MAX);
+        assert_eq!(clean.clone().cleaned(), clean);
+    }
+}

@@ -1,0 +1,181 @@
+//! Owns the shallow reading of JSON text: the members of one object, the elements of one array, with their places.
+//! It never looks inside a value it was not asked for, so no number, escape or depth in there can make it fail.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// One member of an object, borrowed from its text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member<'a> {
+    pub key: Cow<'a, str>,
+    /// The key as it is written, with its quotes.
+    pub key_raw: &'a str,
+    pub value: &'a str,
+}
+
+/// The members of one object in their written order, duplicates included.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Members<'a>(pub Vec<Member<'a>>);
+
+impl<'a> Members<'a> {
+    /// `None` when the text is not one JSON object.
+    pub fn of(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The value of a key; of duplicates the last, as most readers of JSON take it.
+    pub fn get(&self, key: &str) -> Option<&'a str> {
+        self.0.iter().rev().find(|member| member.key == key).map(|member| member.value)
+    }
+
+    /// The value of a key that is a string.
+    pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.get(key).and_then(string)
+    }
+
+    /// The value of a key that is `true` or `false`.
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        match self.get(key) {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// What a JSON text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    Text,
+    Number,
+    Bool,
+    Null,
+}
+
+/// The kind of a value by its first byte; the text must be a value without blanks around it.
+pub(crate) fn kind(value: &str) -> Kind {
+    match value.as_bytes().first() {
+        Some(b'{') => Kind::Object,
+        Some(b'[') => Kind::Array,
+        Some(b'"') => Kind::Text,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'n') => Kind::Null,
+        _ => Kind::Number,
+    }
+}
+
+/// The elements of an array, or `None` when the text is not one.
+pub(crate) fn elements(text: &str) -> Option<Vec<&str>> {
+    serde_json::from_str::<Elements>(text).ok().map(|found| found.0)
+}
+
+/// A string's value, or `None` when the text is no string or holds half a surrogate pair.
+pub(crate) fn string(text: &str) -> Option<Cow<'_, str>> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') { serde_json::from_str(text).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }
+}
+
+/// A text as a JSON string.
+pub(crate) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Where `part`, a slice of `whole`, starts in it.
+pub(crate) fn offset(whole: &str, part: &str) -> usize {
+    part.as_ptr() as usize - whole.as_ptr() as usize
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut found = Vec::new();
+                while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                    let key_raw = key.get();
+                    let key = string(key_raw).unwrap_or(Cow::Borrowed(key_raw));
+                    found.push(Member { key, key_raw, value: value.get() });
+                }
+                Ok(Members(found))
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+struct Elements<'a>(Vec<&'a str>);
+
+impl<'de> Deserialize<'de> for Elements<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Elements<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut found = Vec::new();
+                while let Some(value) = seq.next_element::<&RawValue>()? {
+                    found.push(value.get());
+                }
+                Ok(Elements(found))
+            }
+        }
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Option<Vec<(String, &str)>> {
+        Members::of(text).map(|m| m.0.into_iter().map(|m| (m.key.into_owned(), m.value)).collect())
+    }
+
+    #[test]
+    fn members_keep_order_and_bytes() {
+        let text =
+            r#" { "b" : 1e400 , "n\u0061me":"\ud800","b":{"b":1,"b":2}, "\ud800":[ 12345678901234567890123 ] } "#;
+        let expected = [
+            ("b", "1e400"),
+            ("name", r#""\ud800""#),
+            ("b", r#"{"b":1,"b":2}"#),
+            (r#""\ud800""#, "[ 12345678901234567890123 ]"),
+        ];
+        assert_eq!(pairs(text), Some(expected.map(|(key, value)| (key.to_owned(), value)).to_vec()));
+        let members = Members::of(text).unwrap();
+        assert_eq!(members.get("b"), Some(r#"{"b":1,"b":2}"#));
+        assert_eq!(members.text("name"), None);
+    }
+
+    #[test]
+    fn depth_does_not_matter() {
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
+        assert_eq!(pairs(&deep).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "5", "[]", "{", "{}x", "{\"a\":}", "null", "\"{}\"", "{\"a\":1,}"] {
+            assert_eq!(pairs(text), None, "{text}");
+        }
+        for text in ["", "5", "{}", "[", "[1,]"] {
+            assert_eq!(elements(text), None, "{text}");
+        }
+        assert_eq!(elements("[ 1 ,{\"a\": 2}, null]"), Some(vec!["1", "{\"a\": 2}", "null"]));
+    }
+}

@@ -1,0 +1,276 @@
+//! Owns the decision who may see and call which tool of a source, and the sentence that says why not.
+//! It is pure, and it does not know where a call comes from or where it goes.
+//!
+//! # Which tools only read
+//!
+//! In this order: `tool.NAME.read_only`; the tool's annotations (`readOnlyHint: true` reads, unless `destructiveHint` is
+//! true as well; `readOnlyHint: false` or `destructiveHint: true` writes); else its name. By its name a tool reads only
+//! when no word of it is a known writing verb and its first verb-like word is a known reading verb: either its first
+//! word (`get_user`), or a later one with something to read after it (`unifi_list_clients`). A name that says neither,
+//! such as `run` or `report`, counts as writing.
+
+use std::collections::BTreeMap;
+
+use wildmatch::WildMatch;
+
+use crate::config::{ToolOverride, ToolRules};
+
+/// Verbs that do not change anything.
+#[rustfmt::skip]
+const READING: &[&str] = &[
+    "analyse", "analyze", "browse", "check", "compare", "count", "describe", "diff", "discover", "echo", "enumerate",
+    "estimate", "examine", "explain", "fetch", "find", "get", "inspect", "list", "lookup", "peek", "preview", "query",
+    "read", "retrieve", "search", "show", "summarise", "summarize", "view",
+];
+
+/// Verbs that change something, or may.
+#[rustfmt::skip]
+const WRITING: &[&str] = &[
+    "abort", "accept", "acknowledge", "activate", "add", "adopt", "allow", "alter", "amend", "append", "apply",
+    "approve", "archive", "assign", "attach", "authorize", "ban", "batch", "block", "book", "bulk", "buy", "call",
+    "cancel", "change", "charge", "clean", "clear", "click", "clone", "close", "commit", "complete", "configure",
+    "confirm", "connect", "convert", "copy", "create", "deactivate", "delete", "demote", "deny", "deploy", "destroy",
+    "detach", "disable", "disconnect", "dismiss", "download", "drag", "drop", "duplicate", "edit", "eject", "empty",
+    "enable", "end", "erase", "evaluate", "exec", "execute", "export", "fill", "fix", "flush", "force", "forget",
+    "fork", "format", "forward", "grant", "import", "init", "insert", "install", "invite", "invoke", "issue", "join",
+    "kick", "kill", "launch", "leave", "link", "load", "lock", "log", "login", "logout", "make", "mark", "merge",
+    "migrate", "modify", "move", "mutate", "mute", "navigate", "notify", "nuke", "open", "overwrite", "park", "patch",
+    "pause", "pay", "pin", "place", "play", "post", "press", "promote", "prune", "publish", "pull", "purchase",
+    "purge", "push", "put", "reboot", "rebuild", "record", "refresh", "refund", "register", "reject", "release",
+    "reload", "remove", "rename", "reopen", "replace", "reply", "request", "reset", "resize", "resolve", "restart",
+    "restore", "resume", "retry", "revert", "revoke", "rollback", "rotate", "run", "save", "schedule", "scrub",
+    "sell", "send", "set", "share", "shutdown", "sign", "snooze", "spawn", "split", "star", "start", "stop", "store",
+    "submit", "subscribe", "suspend", "swap", "switch", "sync", "tag", "terminate", "toggle", "touch", "transfer",
+    "trash", "trigger", "truncate", "type", "unarchive", "unassign", "unban", "unblock", "undo", "uninstall",
+    "unlink", "unlock", "unmute", "unpin", "unpublish", "unregister", "unset", "unsubscribe", "update", "upgrade",
+    "upload", "upsert", "use", "vote", "wipe", "withdraw", "write",
+];
+
+/// What the policy needs to know about a listed tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolFacts<'a> {
+    pub name: &'a str,
+    /// `annotations.readOnlyHint`, if the source gives it.
+    pub read_only_hint: Option<bool>,
+    /// `annotations.destructiveHint`, if the source gives it.
+    pub destructive_hint: Option<bool>,
+}
+
+/// What the policy says about a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed {
+        read_only: bool,
+        /// It may be called, and is shown nowhere.
+        hidden: bool,
+    },
+    Withheld {
+        reason: String,
+    },
+}
+
+/// The rules of one source, ready to judge.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    read_only: bool,
+    allow: Vec<WildMatch>,
+    deny: Vec<(String, WildMatch)>,
+    tools: BTreeMap<String, ToolOverride>,
+}
+
+impl Policy {
+    pub fn new(rules: &ToolRules) -> Self {
+        Self {
+            read_only: rules.read_only,
+            allow: rules.allow.iter().map(|glob| WildMatch::new(glob)).collect(),
+            deny: rules.deny.iter().map(|glob| (glob.clone(), WildMatch::new(glob))).collect(),
+            tools: rules.tools.clone(),
+        }
+    }
+
+    /// Judges a tool that its source lists.
+    pub fn judge(&self, facts: &ToolFacts<'_>) -> Verdict {
+        let reason = self.refusal(facts.name);
+        let (read_only, ground) = self.reads(facts);
+        let reason = reason.or_else(|| {
+            (self.read_only && !read_only).then(|| format!("a write tool{ground}, and the source is read_only"))
+        });
+        match reason {
+            Some(reason) => Verdict::Withheld { reason },
+            None => Verdict::Allowed { read_only, hidden: self.tools.get(facts.name).is_some_and(|tool| tool.hidden) },
+        }
+    }
+
+    /// Judges a tool of which only the name is known, because its source does not list it.
+    pub fn judge_name(&self, name: &str) -> Verdict {
+        self.judge(&ToolFacts { name, read_only_hint: None, destructive_hint: None })
+    }
+
+    fn refusal(&self, name: &str) -> Option<String> {
+        if let Some((glob, _)) = self.deny.iter().find(|(_, glob)| glob.matches(name)) {
+            return Some(format!("denied by `deny = [{glob:?}]`"));
+        }
+        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(name));
+        (!is_allowed).then(|| "not in `allow`".to_owned())
+    }
+
+    /// Whether the tool only reads, and what says so if it does not.
+    fn reads(&self, facts: &ToolFacts<'_>) -> (bool, &'static str) {
+        if let Some(read_only) = self.tools.get(facts.name).and_then(|tool| tool.read_only) {
+            return (read_only, " by its `read_only = false`");
+        }
+        match (facts.read_only_hint, facts.destructive_hint) {
+            (_, Some(true)) | (Some(false), _) => (false, ""),
+            (Some(true), _) => (true, ""),
+            (None, _) => (reads_by_name(facts.name), " as far as its name tells"),
+        }
+    }
+}
+
+/// Whether a tool's name alone says that it only reads; see the module's text.
+pub fn reads_by_name(name: &str) -> bool {
+    let words: Vec<String> = words(name).map(str::to_lowercase).collect();
+    let is_in = |list: &[&str], word: &String| list.binary_search(&word.as_str()).is_ok();
+    if words.iter().any(|word| is_in(WRITING, word)) {
+        return false;
+    }
+    words.iter().position(|word| is_in(READING, word)).is_some_and(|at| at == 0 || at + 1 < words.len())
+}
+
+/// The words of a name or a text: cut at everything that is no letter or digit, between `aB` and `ABc`, and between
+/// letters and digits.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).flat_map(Humps)
+}
+
+/// The words of a text without separators.
+struct Humps<'a>(&'a str);
+
+impl<'a> Iterator for Humps<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let mut rest = self.0.char_indices().peekable();
+        let (_, mut last) = rest.next()?;
+        let mut end = self.0.len();
+        while let Some((at, c)) = rest.next() {
+            let follows_lower = rest.peek().is_some_and(|&(_, next)| next.is_lowercase());
+            let starts_word = c.is_uppercase() && (last.is_lowercase() || (last.is_uppercase() && follows_lower));
+            if starts_word || c.is_numeric() != last.is_numeric() {
+                end = at;
+                break;
+            }
+            last = c;
+        }
+        let (word, after) = self.0.split_at(end);
+        self.0 = after;
+        Some(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(read_only: bool, allow: &[&str], deny: &[&str]) -> ToolRules {
+        let globs = |list: &[&str]| list.iter().map(|&glob| glob.to_owned()).collect();
+        ToolRules { read_only, allow: globs(allow), deny: globs(deny), tools: BTreeMap::new() }
+    }
+
+    fn check(rules: &ToolRules, name: &str, hints: [Option<bool>; 2], expected: Result<bool, &str>) {
+        let facts = ToolFacts { name, read_only_hint: hints[0], destructive_hint: hints[1] };
+        let found = match Policy::new(rules).judge(&facts) {
+            Verdict::Allowed { read_only, hidden: false } => Ok(read_only),
+            Verdict::Withheld { reason } => Err(reason),
+            hidden => panic!("{hidden:?}"),
+        };
+        assert_eq!(found, expected.map_err(str::to_owned), "{name}");
+    }
+
+    #[test]
+    fn lists_are_sorted_and_apart() {
+        for list in [READING, WRITING] {
+            assert!(list.is_sorted());
+        }
+        assert!(READING.iter().all(|word| WRITING.binary_search(word).is_err()));
+    }
+
+    #[test]
+    fn globs_decide_and_deny_wins() {
+        let none = [None, None];
+        let open = rules(false, &[], &[]);
+        check(&open, "delete_repo", none, Ok(false));
+        let listed = rules(false, &["get_*", "delete_x"], &["delete_*", "*\"*"]);
+        check(&listed, "get_repo", none, Ok(true));
+        check(&listed, "Get_repo", none, Err("not in `allow`"));
+        check(&listed, "delete_x", none, Err("denied by `deny = [\"delete_*\"]`"));
+        check(&listed, "a\"b", none, Err("denied by `deny = [\"*\\\"*\"]`"));
+    }
+
+    #[test]
+    fn annotations_come_before_the_name() {
+        let tight = rules(true, &[], &[]);
+        let annotated = "a write tool, and the source is read_only";
+        let named = "a write tool as far as its name tells, and the source is read_only";
+        check(&tight, "delete", [Some(true), None], Ok(true));
+        check(&tight, "get", [Some(true), Some(true)], Err(annotated));
+        check(&tight, "get", [Some(false), None], Err(annotated));
+        check(&tight, "get", [None, Some(true)], Err(annotated));
+        check(&tight, "get", [None, Some(false)], Ok(true));
+        check(&tight, "frobnicate", [None, None], Err(named));
+    }
+
+    #[test]
+    fn overrides_come_first() {
+        let mut tight = rules(true, &[], &[]);
+        let with = |read_only, hidden| ToolOverride { read_only, hidden, ..ToolOverride::default() };
+        tight.tools.insert("run".into(), with(Some(true), true));
+        tight.tools.insert("get".into(), with(Some(false), false));
+        let policy = Policy::new(&tight);
+        assert_eq!(policy.judge_name("run"), Verdict::Allowed { read_only: true, hidden: true });
+        let reason = "a write tool by its `read_only = false`, and the source is read_only".to_owned();
+        assert_eq!(policy.judge_name("get"), Verdict::Withheld { reason });
+        assert_eq!(policy.judge_name("list_x"), Verdict::Allowed { read_only: true, hidden: false });
+    }
+
+    #[test]
+    fn names_are_classified_conservatively() {
+        for name in
+            ["get_user", "listItems", "unifi_list_clients", "browser-get-tabs", "GET /search/person", "search", "echo"]
+        {
+            assert!(reads_by_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "run",
+            "report",
+            "get_and_delete",
+            "search_and_replace",
+            "wipe_list",
+            "obliterate_list",
+            "getOrCreateUser",
+            "POST /list",
+            "set_view",
+            "查询",
+            "browser_click",
+            "execute_query",
+            "GETandDELETE_x",
+        ] {
+            assert!(!reads_by_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_end_at_borders() {
+        for (text, expected) in [
+            ("getHTTPResponse_v2", &["get", "HTTP", "Response", "v", "2"][..]),
+            ("read-text.file", &["read", "text", "file"]),
+            ("ABC", &["ABC"]),
+            ("aB", &["a", "B"]),
+            ("ÄpfelÖl 查询x", &["Äpfel", "Öl", "查询x"]),
+            ("__", &[]),
+        ] {
+            assert_eq!(words(text).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+}
