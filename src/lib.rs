@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod catalog;
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod dispatch;

@@ -20,7 +20,7 @@ const BUSY: Duration = Duration::from_millis(2000);
 /// How long that may take while a client waits for its first answer.
 const BUSY_AT_START: Duration = Duration::from_millis(15);
 /// Listings of sources not seen for this long are forgotten.
-const KEEP_DAYS: u64 = 90;
+const KEEP_DAYS: i64 = 90;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS source (
@@ -199,8 +199,10 @@ fn is_broken(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn recall(connection: &Connection) -> Result<Recalled, rusqlite::Error> {
@@ -282,7 +284,7 @@ fn keep(connection: &Connection, kept: &Kept) -> Result<(), rusqlite::Error> {
         "INSERT OR REPLACE INTO listing (id, fingerprint, note, incomplete, tools) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![kept.key.id, kept.key.fingerprint, note, kept.incomplete, kept.tools],
     )?;
-    let oldest = now().saturating_sub(KEEP_DAYS * 24 * 3600);
+    let oldest = now() - KEEP_DAYS * 24 * 3600;
     transaction.execute("DELETE FROM source WHERE seen < ?1", [oldest])?;
     transaction.execute(
         "DELETE FROM listing WHERE NOT EXISTS

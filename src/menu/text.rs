@@ -23,8 +23,8 @@ fn append(text: &mut String, catalog: &Catalog, max: usize, separator: &str, lin
     let mut first = true;
     for (place, toolset) in catalog.toolsets.iter().enumerate() {
         let part = line(toolset.id.as_str(), &toolset.summary);
-        let lead = if std::mem::take(&mut first) { separator.trim_start_matches([',', ' ']) } else { separator };
-        let lead = if lead.is_empty() { " " } else { lead };
+        let joins = separator.starts_with([',', ';']);
+        let lead = if std::mem::take(&mut first) && joins { " " } else { separator };
         let added = json_size(lead) + json_size(&part);
         let rest = if place + 1 < catalog.toolsets.len() { REST } else { 0 };
         if size + added + rest > max {

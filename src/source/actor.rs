@@ -465,8 +465,11 @@ impl Actor {
 
     fn expire_waiting(&mut self, now: Instant) {
         let id = self.config.id.clone();
-        let expired = |entry: &(Box<Call>, Instant)| now.duration_since(entry.1) >= entry.0.limits.total;
-        for (call, since) in self.waiting.extract_if(.., |entry| expired(entry)).collect::<Vec<_>>() {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
+            waiting.into_iter().partition(|(call, since)| now.duration_since(*since) >= call.limits.total);
+        self.waiting = waiting;
+        for (call, since) in expired {
             let text = format!("source `{id}` is still starting after {:.0} s", since.elapsed().as_secs_f32());
             let error = CallError::new(ErrorKind::Starting, text, "call again later; the start goes on");
             call.back.end(End::Failed(error.at(id.as_str(), Some(call.tool.as_str()))));

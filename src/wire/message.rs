@@ -218,7 +218,7 @@ impl<'de> Deserialize<'de> for Key {
                 f.write_str("a member's name")
             }
 
-            fn visit_bytes<E>(self, name: &[u8]) -> Result<Key, E> {
+            fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Key, E> {
                 Ok(match name {
                     b"jsonrpc" => Key::Jsonrpc,
                     b"id" => Key::Id,
@@ -230,7 +230,7 @@ impl<'de> Deserialize<'de> for Key {
                 })
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<Key, E> {
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Key, E> {
                 self.visit_bytes(name.as_bytes())
             }
         }

@@ -1,0 +1,103 @@
+//! Owns the command line: what can be asked, where the configuration is found, and how a command fails.
+//! One file a command; none of them knows another.
+
+mod output;
+mod serve;
+mod setup;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// One MCP entry in front of many: an aggregating relay with toolsets that open on demand.
+#[derive(Parser)]
+#[command(name = "toolrelay", version, about, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Args)]
+pub struct Common {
+    /// The configuration [default: ./sources.toml, else toolrelay/sources.toml in the configuration directory]
+    #[arg(long, short, global = true, env = "TOOLRELAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How much is logged on stderr
+    #[arg(long, global = true, env = "TOOLRELAY_LOG", value_name = "LEVEL")]
+    pub log: Option<Level>,
+    /// Print JSON instead of a table
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve one client on stdin and stdout: the command for an editor's mcp.json
+    Serve,
+}
+
+/// Why a command failed. The exit code tells scripts which kind it is.
+#[derive(Debug)]
+pub enum Failure {
+    /// Exit 1: it failed at run time.
+    Run { error: String, hint: String },
+    /// Exit 2: it was called wrongly.
+    Usage(String),
+    /// Exit 3: the configuration cannot be used.
+    Config { error: String, hint: String },
+}
+
+impl Failure {
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Run { .. } => 1,
+            Self::Usage(_) => 2,
+            Self::Config { .. } => 3,
+        }
+    }
+
+    pub fn run(error: impl fmt::Display, hint: impl Into<String>) -> Self {
+        Self::Run { error: error.to_string(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run { error, hint } | Self::Config { error, hint } => {
+                write!(f, "error: {error}")?;
+                if hint.is_empty() { Ok(()) } else { write!(f, "\nhint: {hint}") }
+            }
+            Self::Usage(text) => f.write_str(text.trim_end()),
+        }
+    }
+}
+
+/// Reads the arguments and runs the command.
+pub fn run() -> Result<(), Failure> {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => {
+            output::text(&error.to_string());
+            return Ok(());
+        }
+        Err(error) => return Err(Failure::Usage(error.to_string())),
+    };
+    let Arguments { common, command } = arguments;
+    match command {
+        Command::Serve => serve::run(&common),
+    }
+}

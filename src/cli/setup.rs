@@ -1,0 +1,97 @@
+//! Owns what every command needs first: the configuration, the log, the runtime.
+//! It runs nothing.
+
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::{Common, Failure, Level};
+use crate::config::{self, Config, SystemLookup};
+use crate::relay::Built;
+
+/// The file's name wherever it is looked for.
+const FILE: &str = "sources.toml";
+
+/// Where the configuration is: as told, else in the current directory, else in the user's configuration directory.
+pub fn find_config(common: &Common) -> Result<PathBuf, Failure> {
+    if let Some(file) = &common.config {
+        return Ok(file.clone());
+    }
+    let here = PathBuf::from(FILE);
+    if here.is_file() {
+        return Ok(here);
+    }
+    let home = etcetera::choose_base_strategy().ok().map(|base| base.config_dir().join("toolrelay").join(FILE));
+    match home {
+        Some(file) if file.is_file() => Ok(file),
+        home => {
+            let searched = home.map(|file| format!(" and no {}", file.display())).unwrap_or_default();
+            Err(Failure::Config {
+                error: format!("there is no configuration: no ./{FILE}{searched}"),
+                hint: "name one with --config FILE, or write one: [source.clock] with a `command` is enough".to_owned(),
+            })
+        }
+    }
+}
+
+/// Reads and checks the configuration. Faults of single entries are in it; only a file that cannot be read fails.
+pub fn load_config(common: &Common) -> Result<(PathBuf, Config), Failure> {
+    let file = find_config(common)?;
+    let text = std::fs::read_to_string(&file).map_err(|error| Failure::Config {
+        error: format!("{} cannot be read: {error}", file.display()),
+        hint: "name another one with --config FILE".to_owned(),
+    })?;
+    let absolute = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
+    let config = config::check(&text, &absolute, &SystemLookup::new())
+        .map_err(|error| Failure::Config { error: error.to_string(), hint: error.hint.clone() })?;
+    Ok((file, config))
+}
+
+/// Makes the parts of a relay, with what earlier runs remember.
+pub fn build(config: Config) -> Built {
+    let own = config.relay.state_dir.clone();
+    let directory = own.or_else(|| {
+        let base = etcetera::choose_base_strategy().ok()?;
+        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+        Some(state.join("toolrelay"))
+    });
+    Built::new(config, directory)
+}
+
+/// Logs the faults of a configuration that runs all the same.
+pub fn log_faults(file: &Path, config: &Config) {
+    for fault in &config.faults {
+        tracing::warn!(%fault, "fault in the configuration");
+    }
+    if !config.faults.is_empty() {
+        tracing::warn!(file = %file.display(), faults = config.faults.len(), "see `toolrelay check`");
+    }
+}
+
+/// Starts the log on stderr. It never waits for a reader: what nobody reads is dropped.
+pub fn start_log(common: &Common, standard: Level) -> WorkerGuard {
+    let level = match common.log.unwrap_or(standard) {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let builder = tracing_subscriber::fmt().with_writer(writer).with_max_level(level).with_ansi(terminal);
+    builder.with_target(false).init();
+    guard
+}
+
+/// The runtime: one thread carries all messages, so that none waits for a wake-up of another; what takes long goes to
+/// threads of its own.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::run(format!("the runtime cannot be started: {error}"), ""))
+}
