@@ -6,8 +6,9 @@
 //! In this order: `tool.NAME.read_only`; the tool's annotations (`readOnlyHint: true` reads, unless `destructiveHint` is
 //! true as well; `readOnlyHint: false` or `destructiveHint: true` writes); else its name. By its name a tool reads only
 //! when no word of it is a known writing verb and its first verb-like word is a known reading verb: either its first
-//! word (`get_user`), or a later one with something to read after it (`unifi_list_clients`). A name that says neither,
-//! such as `run` or `report`, counts as writing.
+//! word (`get_user`), or a later one with something to read after it (`unifi_list_clients`). Words that are verbs or
+//! things, such as `commit`, write unless they stand after the reading verb (`get_commit`), and not after an `and`
+//! (`get_and_commit`). A name that says neither, such as `report`, counts as writing.
 
 use std::collections::BTreeMap;
 
@@ -27,24 +28,33 @@ const READING: &[&str] = &[
 #[rustfmt::skip]
 const WRITING: &[&str] = &[
     "abort", "accept", "acknowledge", "activate", "add", "adopt", "allow", "alter", "amend", "append", "apply",
-    "approve", "archive", "assign", "attach", "authorize", "ban", "batch", "block", "book", "bulk", "buy", "call",
-    "cancel", "change", "charge", "clean", "clear", "click", "clone", "close", "commit", "complete", "configure",
-    "confirm", "connect", "convert", "copy", "create", "deactivate", "delete", "demote", "deny", "deploy", "destroy",
-    "detach", "disable", "disconnect", "dismiss", "download", "drag", "drop", "duplicate", "edit", "eject", "empty",
-    "enable", "end", "erase", "evaluate", "exec", "execute", "export", "fill", "fix", "flush", "force", "forget",
-    "fork", "format", "forward", "grant", "import", "init", "insert", "install", "invite", "invoke", "issue", "join",
-    "kick", "kill", "launch", "leave", "link", "load", "lock", "log", "login", "logout", "make", "mark", "merge",
-    "migrate", "modify", "move", "mutate", "mute", "navigate", "notify", "nuke", "open", "overwrite", "park", "patch",
-    "pause", "pay", "pin", "place", "play", "post", "press", "promote", "prune", "publish", "pull", "purchase",
-    "purge", "push", "put", "reboot", "rebuild", "record", "refresh", "refund", "register", "reject", "release",
-    "reload", "remove", "rename", "reopen", "replace", "reply", "request", "reset", "resize", "resolve", "restart",
-    "restore", "resume", "retry", "revert", "revoke", "rollback", "rotate", "run", "save", "schedule", "scrub",
-    "sell", "send", "set", "share", "shutdown", "sign", "snooze", "spawn", "split", "star", "start", "stop", "store",
-    "submit", "subscribe", "suspend", "swap", "switch", "sync", "tag", "terminate", "toggle", "touch", "transfer",
-    "trash", "trigger", "truncate", "type", "unarchive", "unassign", "unban", "unblock", "undo", "uninstall",
-    "unlink", "unlock", "unmute", "unpin", "unpublish", "unregister", "unset", "unsubscribe", "update", "upgrade",
-    "upload", "upsert", "use", "vote", "wipe", "withdraw", "write",
+    "approve", "archive", "assign", "attach", "authorize", "ban", "buy", "cancel", "clean", "clear", "click", "clone",
+    "close", "complete", "configure", "confirm", "connect", "convert", "create", "deactivate", "delete", "demote",
+    "deny", "deploy", "destroy", "detach", "disable", "disconnect", "dismiss", "download", "drag", "drop",
+    "duplicate", "edit", "eject", "empty", "enable", "erase", "evaluate", "exec", "execute", "fill", "flush",
+    "forget", "forward", "init", "insert", "install", "invoke", "join", "kick", "kill", "launch", "leave", "logout",
+    "make", "migrate", "modify", "move", "mutate", "mute", "navigate", "notify", "nuke", "open", "overwrite", "park",
+    "pause", "pay", "press", "promote", "prune", "publish", "purge", "put", "reboot", "rebuild", "refresh",
+    "register", "reject", "reload", "remove", "rename", "reopen", "replace", "reset", "resize", "resolve", "restart",
+    "restore", "resume", "retry", "revert", "revoke", "rollback", "rotate", "save", "scrub", "sell", "send", "set",
+    "shutdown", "snooze", "spawn", "stop", "submit", "subscribe", "suspend", "swap", "terminate", "toggle", "touch",
+    "trash", "truncate", "unarchive", "unassign", "unban", "unblock", "undo", "uninstall", "unlink", "unlock",
+    "unmute", "unpin", "unpublish", "unregister", "unset", "unsubscribe", "update", "upgrade", "upload", "upsert",
+    "wipe", "withdraw", "write",
 ];
+
+/// Verbs that change something, but name a thing as well: `get_commit`, `list_pull_request_runs`.
+#[rustfmt::skip]
+const EITHER: &[&str] = &[
+    "batch", "block", "book", "bulk", "call", "change", "charge", "commit", "copy", "end", "export", "fix", "force",
+    "fork", "format", "grant", "import", "invite", "issue", "link", "load", "lock", "log", "login", "mark", "merge",
+    "patch", "pin", "place", "play", "post", "pull", "purchase", "push", "record", "refund", "release", "reply",
+    "request", "run", "schedule", "share", "sign", "split", "star", "start", "store", "switch", "sync", "tag",
+    "transfer", "trigger", "type", "use", "vote",
+];
+
+/// A verb after one of these is a second thing that the tool does: `get_and_lock`.
+const JOINING: &[&str] = &["and", "n", "or", "then"];
 
 /// What the policy needs to know about a listed tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,11 +140,16 @@ impl Policy {
 /// Whether a tool's name alone says that it only reads; see the module's text.
 pub fn reads_by_name(name: &str) -> bool {
     let words: Vec<String> = words(name).map(str::to_lowercase).collect();
-    let is_in = |list: &[&str], word: &String| list.binary_search(&word.as_str()).is_ok();
-    if words.iter().any(|word| is_in(WRITING, word)) {
+    let is_in = |list: &[&str], at: usize| words.get(at).is_some_and(|word| list.binary_search(&word.as_str()).is_ok());
+    let is_second = |at: usize| at > 0 && is_in(JOINING, at - 1);
+    if (0..words.len()).any(|at| is_in(WRITING, at) || is_in(EITHER, at) && is_second(at)) {
         return false;
     }
-    words.iter().position(|word| is_in(READING, word)).is_some_and(|at| at == 0 || at + 1 < words.len())
+    let Some(verb) = (0..words.len()).find(|&at| is_in(READING, at) || is_in(EITHER, at)) else { return false };
+    let is_stated = verb == 0 || verb + 1 < words.len();
+    // To check something in or out changes it.
+    let is_phrase = words[verb] == "check" && is_in(&["in", "out"], verb + 1);
+    is_in(READING, verb) && is_stated && !is_phrase
 }
 
 /// The words of a name or a text: cut at everything that is no letter or digit, between `aB` and `ABc`, and between
@@ -189,10 +204,14 @@ mod tests {
 
     #[test]
     fn lists_are_sorted_and_apart() {
-        for list in [READING, WRITING] {
+        for list in [READING, WRITING, EITHER, JOINING] {
             assert!(list.is_sorted());
         }
-        assert!(READING.iter().all(|word| WRITING.binary_search(word).is_err()));
+        let mut all = [READING, WRITING, EITHER, JOINING].concat();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 
     #[test]
@@ -235,14 +254,27 @@ mod tests {
 
     #[test]
     fn names_are_classified_conservatively() {
-        for name in
-            ["get_user", "listItems", "unifi_list_clients", "browser-get-tabs", "GET /search/person", "search", "echo"]
-        {
+        for name in [
+            "get_user",
+            "get_issue",
+            "get_pull_request",
+            "unifi_get_log",
+            "check_run",
+            "listItems",
+            "unifi_list_clients",
+            "browser-get-tabs",
+            "GET /search/person",
+            "search",
+            "echo",
+        ] {
             assert!(reads_by_name(name), "{name}");
         }
         for name in [
             "",
             "run",
+            "issue_list_x",
+            "get_and_lock",
+            "check_out_branch",
             "report",
             "get_and_delete",
             "search_and_replace",

@@ -9,7 +9,7 @@ use rust_stemmers::Stemmer;
 use super::postings::{FIELDS, FieldWeight, PostingsBuilder};
 use super::raw::{self, Kind, Members};
 use super::search::{Index, name_hash};
-use super::tokens::{each_word, stemmer};
+use super::tokens::{each_word, is_stop_word, stemmer};
 use super::{Catalog, Entry, Toolset};
 use crate::name::SourceId;
 
@@ -41,8 +41,8 @@ pub(super) struct Builder {
     sources: HashMap<SourceId, Range<u32>>,
     names: Vec<(u64, u32)>,
     terms: HashMap<Box<str>, u32>,
-    /// The term of each word met so far: stemming takes longer than looking it up.
-    words: HashMap<Box<str>, u32>,
+    /// The term of each word met so far, if it counts: stemming takes longer than looking it up.
+    words: HashMap<Box<str>, Option<u32>>,
     stemmer: Stemmer,
     postings: PostingsBuilder,
     /// The terms of the document in hand.
@@ -112,11 +112,11 @@ impl Builder {
             }
             let term = words.get(word).copied().unwrap_or_else(|| {
                 let next = terms.len() as u32;
-                let term = *terms.entry(stemmer.stem(word).into()).or_insert(next);
+                let term = (!is_stop_word(word)).then(|| *terms.entry(stemmer.stem(word).into()).or_insert(next));
                 words.insert(word.into(), term);
                 term
             });
-            found.push((term, field));
+            found.extend(term.map(|term| (term, field)));
         });
     }
 

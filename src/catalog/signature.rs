@@ -284,7 +284,7 @@ impl<'a> Writer<'a> {
             return format!("[{}]", items.join(", "));
         }
         let item = members.get("items").map_or_else(|| "any".to_owned(), |item| self.type_of(item, depth + 1));
-        if item.contains('|') && !item.starts_with('{') { format!("({item})[]") } else { format!("{item}[]") }
+        if is_union(&item) { format!("({item})[]") } else { format!("{item}[]") }
     }
 
     /// An object: its members where it stands directly in the arguments, `{...}` deeper down.
@@ -343,6 +343,23 @@ fn single(array: &str) -> Option<&str> {
 /// Whether a schema of extra members is `{}`.
 fn is_open(schema: &str) -> bool {
     Members::of(schema).is_some_and(|members| members.0.is_empty())
+}
+
+/// Whether a type is made of alternatives.
+fn is_union(text: &str) -> bool {
+    let mut depth = 0;
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    text.chars().any(|c| {
+        match c {
+            '"' if !is_escaped => is_quoted = !is_quoted,
+            '{' | '[' | '(' if !is_quoted => depth += 1,
+            '}' | ']' | ')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        c == '|' && depth == 0 && !is_quoted
+    })
 }
 
 /// A JSON value without line breaks.

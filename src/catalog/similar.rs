@@ -41,7 +41,7 @@ fn closest<'a>(wanted: &str, candidates: impl Iterator<Item = (&'a str, String)>
     let mut found: Vec<(Reverse<u64>, String)> = candidates
         .filter_map(|(name, shown)| {
             let likeness = likeness(&wanted, &wanted_words, name);
-            (likeness >= LIKENESS_MIN).then(|| (Reverse((likeness * 1e6) as u64), shown))
+            (likeness >= LIKENESS_MIN).then_some((Reverse((likeness * 1e6) as u64), shown))
         })
         .collect();
     found.sort_unstable();

@@ -86,7 +86,7 @@ fn close_names_are_suggested() {
         ("github", "serch_issues", &["search_issues", "create_issue", "search_code"][..]),
         ("github", "searchIssues", &["search_issues", "search_code", "create_issue"]),
         ("github", "xyz", &[]),
-        ("", "search_issue", &["gitlab/search_issue", "github/search_issues", "github/create_issue"]),
+        ("", "search_issue", &["gitlab/search_issue", "github/search_issues", "github/search_code"]),
     ] {
         assert_eq!(catalog.similar_tools(source, tool), expected, "{tool}");
     }

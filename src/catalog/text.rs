@@ -46,7 +46,7 @@ fn cut(line: &str, max: usize) -> String {
     format!("{}…", kept.trim_end_matches([' ', ',', ';', ':', '-']))
 }
 
-/// The first sentence of a text, as it is written: up to a full stop, or to an empty line.
+/// The first sentence of a text, as it is written: up to a full stop, an empty line, or the head or first item of a list.
 pub fn first_sentence(text: &str) -> &str {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '#' | '*' | '>' | '=' | '-'));
     let mut line_is_empty = false;
@@ -58,12 +58,18 @@ pub fn first_sentence(text: &str) -> &str {
                 return &text[..=at];
             }
             '\n' if line_is_empty => return text[..at].trim_end(),
+            '\n' if starts_a_list(rest) => return text[..at].trim_end(),
             '\n' => line_is_empty = true,
             _ if !c.is_whitespace() => line_is_empty = false,
             _ => {}
         }
     }
     text.trim_end()
+}
+
+fn starts_a_list(rest: &str) -> bool {
+    let line = rest.lines().next().unwrap_or_default().trim();
+    line.ends_with(':') || line.starts_with(['-', '*', '•', '#', '|', '<', '@', ':'])
 }
 
 fn is_abbreviation(before: &str) -> bool {
@@ -114,6 +120,8 @@ mod tests {
             ("Reads data, e.g. a file. More", "Reads data, e.g. a file."),
             ("# Title\n\nText.", "Title"),
             ("one\ntwo\n \nthree", "one\ntwo"),
+            ("Adds a row\nArgs:\n  x: y", "Adds a row"),
+            ("Adds a row\nto a table\n - x", "Adds a row\nto a table"),
             ("読む。書く。", "読む。"),
             ("\n\n  ", ""),
             ("Is it? Yes.", "Is it?"),

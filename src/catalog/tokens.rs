@@ -32,8 +32,8 @@ const STOP_WORDS: &[&str] = &[
     "would", "yes", "yet", "you", "your", "yours", "yourself",
 ];
 
-/// Calls `see` with every word of the text in lower case, stop words and oversized ones left out; Chinese, Japanese and
-/// Korean text gives its pairs of characters.
+/// Calls `see` with every word of the text in lower case, oversized ones left out; Chinese, Japanese and Korean text gives
+/// its pairs of characters.
 pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str)) {
     let mut lower = String::new();
     for word in words(text) {
@@ -44,9 +44,7 @@ pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str)) {
             lower.clear();
             lower.push_str(word);
             lower.make_ascii_lowercase();
-            if !is_stop_word(&lower) {
-                see(&lower);
-            }
+            see(&lower);
         } else {
             each_run(word, &mut see);
         }
@@ -64,10 +62,7 @@ fn each_run(word: &str, see: &mut impl FnMut(&str)) {
         if is_cjk_run {
             each_pair(run, see);
         } else if run.len() <= WORD_MAX {
-            let lower = run.to_lowercase();
-            if !is_stop_word(&lower) {
-                see(&lower);
-            }
+            see(&run.to_lowercase());
         }
     }
 }
@@ -87,7 +82,8 @@ fn is_cjk(c: char) -> bool {
         | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{2FA1F}')
 }
 
-fn is_stop_word(word: &str) -> bool {
+/// Whether a word says nothing about what a tool does.
+pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
@@ -98,11 +94,15 @@ pub(crate) fn stemmer() -> Stemmer {
 
 /// The terms of a query with their weights, each once, in the order in which they come.
 pub(crate) fn query_terms(query: &str) -> Vec<(String, f32)> {
-    let query = &query[..query.floor_char_boundary(QUERY_MAX)];
+    let end = (0..=QUERY_MAX.min(query.len())).rev().find(|&at| query.is_char_boundary(at)).unwrap_or_default();
+    let query = &query[..end];
     let stemmer = stemmer();
     let mut terms: Vec<(String, f32)> = Vec::new();
     for (part, weight) in weighted_parts(query) {
         each_word(part, |word| {
+            if is_stop_word(word) {
+                return;
+            }
             let is_number = word.bytes().all(|c| c.is_ascii_digit());
             let weight = if is_number { VALUE_WEIGHT } else { weight };
             let stem = stemmer.stem(word);
@@ -180,6 +180,7 @@ mod tests {
     fn found(text: &str) -> Vec<String> {
         let mut words = Vec::new();
         each_word(text, |word| words.push(word.to_owned()));
+        words.retain(|word| !is_stop_word(word));
         words
     }
 
