@@ -11,6 +11,9 @@ pub(crate) const OPEN_INPUT: &str = r#"{"type":"object","properties":{}}"#;
 /// How deep a schema is searched for references.
 const DEPTH_MAX: usize = 48;
 
+/// How many references are looked up one by one; what goes beyond is taken for sound.
+const LOOKUPS_MAX: usize = 256;
+
 /// Members whose values map names to schemas.
 const NAMED_SCHEMAS: &[&str] = &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Members whose values are data, never schemas.
@@ -101,18 +104,30 @@ pub(crate) fn has_dangling_reference(root: &str) -> bool {
     if !root.contains("$ref") && !root.contains("\\u0") {
         return false;
     }
-    let mut known = HashSet::new();
+    let mut known = definitions(root);
+    let mut lookups = 0;
     let mut dangling = false;
     visit(root, DEPTH_MAX, &mut |members| {
-        if let Some(target) = members.text("$ref")
-            && target.starts_with('#')
-            && !known.contains(&*target)
-        {
-            dangling |= !is_anchor(root, &target) && resolve(root, &target).is_none();
+        let Some(target) = members.text("$ref").filter(|target| target.starts_with('#')) else { return };
+        if lookups < LOOKUPS_MAX && !known.contains(&*target) {
+            lookups += 1;
+            dangling |= resolve(root, &target).is_none() && !is_anchor(root, &target);
             known.insert(target.into_owned());
         }
     });
     dangling
+}
+
+/// The references to all definitions at the root whose names need no escapes.
+fn definitions(root: &str) -> HashSet<String> {
+    let members = Members::of(root).unwrap_or_default();
+    let mut found = HashSet::new();
+    for key in ["$defs", "definitions"] {
+        let named = members.get(key).and_then(Members::of).unwrap_or_default();
+        let plain = named.0.iter().filter(|member| !member.key.contains(['/', '~', '%']));
+        found.extend(plain.map(|member| format!("#/{key}/{}", member.key)));
+    }
+    found
 }
 
 /// Whether a reference names an anchor (`#name`) that the schema declares.

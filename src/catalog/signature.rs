@@ -21,6 +21,10 @@ const VALUES_MAX: usize = 12;
 const VALUES_FEW: usize = 4;
 /// How deep types may nest before `...` stands for the rest.
 const DEPTH_MAX: usize = 8;
+/// How many types one line may cost: a schema can be small and yet unfold without end.
+const STEPS_MAX: usize = 4000;
+/// How many references are looked up for one line.
+const LOOKUPS_MAX: usize = 256;
 /// Members that say more than a line can.
 const BEYOND: &[&str] = &[
     "not",
@@ -89,11 +93,13 @@ struct Writer<'a> {
     active: Vec<String>,
     /// How many nested objects are being written.
     objects: usize,
+    /// How many types were written.
+    steps: usize,
 }
 
 impl<'a> Writer<'a> {
     fn new(root: &'a str, detail: Detail) -> Self {
-        Self { root, detail, lossy: false, seen: HashMap::new(), active: Vec::new(), objects: 0 }
+        Self { root, detail, lossy: false, seen: HashMap::new(), active: Vec::new(), objects: 0, steps: 0 }
     }
 
     /// The whole line, or `None` when it does not fit.
@@ -145,7 +151,7 @@ impl<'a> Writer<'a> {
         if let Some(known) = self.seen.get(reference) {
             return *known;
         }
-        let target = resolve(self.root, reference);
+        let target = if self.seen.len() < LOOKUPS_MAX { resolve(self.root, reference) } else { None };
         self.seen.insert(reference.to_owned(), target);
         target
     }
@@ -202,7 +208,8 @@ impl<'a> Writer<'a> {
             self.lossy |= schema != "true";
             return "any".to_owned();
         };
-        if depth > DEPTH_MAX {
+        self.steps += 1;
+        if depth > DEPTH_MAX || self.steps > STEPS_MAX {
             return self.rest();
         }
         if let Some(reference) = members.text("$ref") {

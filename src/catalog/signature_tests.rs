@@ -103,3 +103,17 @@ fn long_signatures_are_cut() {
     let long = format!(r#"{{"properties":{{"{}":{{}}}}}}"#, "x".repeat(500));
     check(&long, "(...)", true);
 }
+
+#[test]
+fn schemas_that_unfold_without_end_are_cut() {
+    let level = |at: usize| {
+        let next = format!(r##"{{"$ref":"#/$defs/L{}"}}"##, at + 1);
+        format!(r#""L{at}":{{"anyOf":[{}]}}"#, vec![next; 40].join(","))
+    };
+    let levels: Vec<_> = (0..12).map(level).collect();
+    let schema = format!(
+        r##"{{"properties":{{"a":{{"$ref":"#/$defs/L0"}},"b":{{"$ref":"#/$defs/L6"}}}},"$defs":{{{},"L12":{{}}}}}}"##,
+        levels.join(",")
+    );
+    check(&schema, "(a: ..., b: ...)", true);
+}
