@@ -23,7 +23,12 @@ enum Event {
     Source(SourceEvent),
     /// Listings of earlier runs have been read.
     Recalled(Vec<(Key, Listing)>),
-    SetOpen { principal: Principal, toolset: SourceId, open: bool, done: oneshot::Sender<bool> },
+    SetOpen {
+        principal: Principal,
+        toolset: SourceId,
+        open: bool,
+        done: oneshot::Sender<bool>,
+    },
 }
 
 /// The way to the control plane. Cheap to clone.

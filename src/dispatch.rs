@@ -167,11 +167,9 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
     let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
     if config.unlisted == Unlisted::Forward && toolset.is_listed() {
         return match Policy::new(&config.rules).judge_name(tool) {
-            Verdict::Allowed { .. } => Resolved::Route(Route {
-                source: source.clone(),
-                tool: ToolName::new(tool),
-                limits: config.limits,
-            }),
+            Verdict::Allowed { .. } => {
+                Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits })
+            }
             Verdict::Withheld { reason } => Resolved::Refused(refused(source.id.as_str(), tool, &reason)),
         };
     }

@@ -6,11 +6,31 @@ const MASK: &str = "***";
 /// The shortest value that is masked by value: shorter ones would tear ordinary words apart.
 pub const SECRET_MIN: usize = 6;
 /// Beginnings of well-known credential formats, followed by at least [`TOKEN_MIN`] token characters.
-const PREFIXES: &[&str] =
-    &["sk-", "sk_", "pk_", "rk_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "hf_"];
+const PREFIXES: &[&str] = &[
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "eyJ",
+    "npm_",
+    "hf_",
+];
 const TOKEN_MIN: usize = 8;
 /// Words after which a value is a credential: `Bearer x`, `token=x`, `api_key: x`.
-const INTRODUCERS: &[&str] = &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
+const INTRODUCERS: &[&str] =
+    &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
 
 /// `text` with every secret masked: the given values, well-known token formats, and what follows words such as `Bearer`.
 pub fn mask(text: &str, secrets: &[String]) -> String {
@@ -102,7 +122,10 @@ mod tests {
         check("Authorization: Bearer a1b2c3d4e5f6", "Authorization: Bearer ***");
         check("GITHUB_TOKEN=ghp_0123456789abcdef", "GITHUB_TOKEN=***");
         check("token expected at line 12345678 of x", "token expected at line 12345678 of x");
-        check("Cannot find module '/usr/lib/task-runner/index.js'", "Cannot find module '/usr/lib/task-runner/index.js'");
+        check(
+            "Cannot find module '/usr/lib/task-runner/index.js'",
+            "Cannot find module '/usr/lib/task-runner/index.js'",
+        );
         check("naïve ✓ text", "naïve ✓ text");
     }
 

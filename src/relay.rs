@@ -74,7 +74,8 @@ impl Built {
         for entry in &config.sources {
             let key = key_of(entry);
             let found = key.as_ref().and_then(|key| recalled.sources.iter().find(|(known, _)| known == key));
-            let known = found.map(|(_, known)| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
+            let known =
+                found.map(|(_, known)| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
             let listed = known.digest.is_some();
             let source = Source::spawn(entry, known, &around);
             match (entry, key) {

@@ -32,14 +32,25 @@ const INBOX: usize = 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
     /// Running and greeted. `note` tells what is odd about it, if anything.
-    Ready { pid: u32, version: String, note: Option<String> },
+    Ready {
+        pid: u32,
+        version: String,
+        note: Option<String>,
+    },
     /// Not running, and fine: started when it is needed.
-    Dormant { note: Option<String> },
+    Dormant {
+        note: Option<String>,
+    },
     Starting,
     /// It failed; the cause in words, and when it is tried again.
-    Unreachable { cause: String, next_try: SystemTime },
+    Unreachable {
+        cause: String,
+        next_try: SystemTime,
+    },
     Disabled,
-    Misconfigured { reason: String },
+    Misconfigured {
+        reason: String,
+    },
 }
 
 impl State {
@@ -207,9 +218,10 @@ impl Source {
         let status = self.status();
         let (why, hint) = match &status.state {
             State::Disabled => ("is disabled".to_owned(), "set `enabled = true` for it in sources.toml"),
-            State::Misconfigured { reason } => {
-                (format!("is misconfigured: {reason}"), "correct its entry in sources.toml, `toolrelay check` shows every fault")
-            }
+            State::Misconfigured { reason } => (
+                format!("is misconfigured: {reason}"),
+                "correct its entry in sources.toml, `toolrelay check` shows every fault",
+            ),
             _ => ("is being stopped with the relay".to_owned(), "call again once the relay is up"),
         };
         CallError::new(ErrorKind::Unavailable, format!("source `{}` {why}", self.id), hint).at(self.id.as_str(), None)

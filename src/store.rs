@@ -187,7 +187,8 @@ fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
     if version != 0 {
-        connection.execute_batch("DROP TABLE IF EXISTS source; DROP TABLE IF EXISTS listing; DROP TABLE IF EXISTS open;")?;
+        connection
+            .execute_batch("DROP TABLE IF EXISTS source; DROP TABLE IF EXISTS listing; DROP TABLE IF EXISTS open;")?;
     }
     connection.execute_batch(TABLES)?;
     connection.pragma_update(None, "user_version", VERSION)?;
@@ -336,11 +337,8 @@ mod tests {
         store.keep_open("local", "notes", false);
         store.flush().await;
         let (store, recalled) = Store::open(folder.path()).unwrap();
-        let want = Remembered {
-            era: Some(Era::Modern),
-            digest: Some(listing.digest.clone()),
-            outline: Some("{}".to_owned()),
-        };
+        let want =
+            Remembered { era: Some(Era::Modern), digest: Some(listing.digest.clone()), outline: Some("{}".to_owned()) };
         assert_eq!(recalled.sources, [(key("clock"), want)]);
         assert_eq!(recalled.open, [("local".to_owned(), "clock".to_owned())]);
         let loaded = store.load(vec![key("other"), key("clock")]).await;

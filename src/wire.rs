@@ -24,7 +24,11 @@ pub fn quoted(text: &str) -> String {
 /// What a JSON string literal says; `None` for anything that is no string or holds a lone surrogate.
 pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') { serde_json::from_str::<String>(raw).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
 }
 
 /// Parses a line, on a thread of its own where it is large.

@@ -16,7 +16,10 @@ pub fn run(common: &Common) -> Result<(), Failure> {
         tokio::spawn(cancel_on_signal(stop.clone()));
         let streams = pipes::input().and_then(|input| pipes::output().map(|output| (input, output)));
         let (input, output) = streams.map_err(|error| {
-            Failure::run(format!("stdin or stdout cannot be used: {error}"), "start toolrelay from an MCP client, or with both piped")
+            Failure::run(
+                format!("stdin or stdout cannot be used: {error}"),
+                "start toolrelay from an MCP client, or with both piped",
+            )
         })?;
         let relay = built.spawn();
         stdio::serve(relay.clone(), input, output, stop).await;

@@ -31,10 +31,8 @@ pub fn read(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
     let Some(raw) = arguments else { return Err(refused("`arguments` is missing")) };
     match unquoted(raw) {
         // A model that wrote the object as a text.
-        Some(text) => read_object(&text).map(|inner| Inner {
-            arguments: inner.arguments.map(|text| Cow::Owned(text.into_owned())),
-            ..inner
-        }),
+        Some(text) => read_object(&text)
+            .map(|inner| Inner { arguments: inner.arguments.map(|text| Cow::Owned(text.into_owned())), ..inner }),
         None => read_object(raw),
     }
 }

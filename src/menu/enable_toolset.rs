@@ -12,9 +12,10 @@ pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"st
 const DESCRIPTION_MAX: usize = 1700;
 
 pub fn description(catalog: &Catalog) -> String {
-    let mut text = "Opens a toolset: its tools join your tool list, and the reply has their names and arguments, to be called \
+    let mut text =
+        "Opens a toolset: its tools join your tool list, and the reply has their names and arguments, to be called \
                     at once (also through call_tool). Toolsets:"
-        .to_owned();
+            .to_owned();
     text::append_toolsets(&mut text, catalog, DESCRIPTION_MAX, "; ");
     text
 }

@@ -188,7 +188,10 @@ type Found<'a> = Vec<(&'a Entry, Option<f32>)>;
 
 fn all<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Found<'a> {
     let entries = snapshot.catalog.entries().filter(|entry| !entry.hidden);
-    entries.filter(|entry| scope.is_none_or(|scope| entry.source.as_str() == scope)).map(|entry| (entry, None)).collect()
+    entries
+        .filter(|entry| scope.is_none_or(|scope| entry.source.as_str() == scope))
+        .map(|entry| (entry, None))
+        .collect()
 }
 
 fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>) -> Found<'a> {
@@ -228,12 +231,19 @@ fn cursor_of((entry, score): &(&Entry, Option<f32>)) -> String {
 }
 
 fn after<'a, 'b>(found: &'b Found<'a>, cursor: &str) -> Result<&'b [(&'a Entry, Option<f32>)], CallError> {
-    let parts = cursor.split_once(':').and_then(|(bits, key)| Some((u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?)));
+    let parts = cursor
+        .split_once(':')
+        .and_then(|(bits, key)| Some((u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?)));
     let Some((bits, (source, tool))) = parts else {
         let text = "the cursor is none that `find_tools` gave";
-        return Err(CallError::new(ErrorKind::InvalidArguments, text, "take `nextCursor` of the last reply, or leave it out"));
+        return Err(CallError::new(
+            ErrorKind::InvalidArguments,
+            text,
+            "take `nextCursor` of the last reply, or leave it out",
+        ));
     };
-    if let Some(at) = found.iter().position(|(entry, _)| entry.source.as_str() == source && entry.tool.as_str() == tool) {
+    if let Some(at) = found.iter().position(|(entry, _)| entry.source.as_str() == source && entry.tool.as_str() == tool)
+    {
         return Ok(&found[at + 1..]);
     }
     // The tool is gone: go on with what would have come after it.
@@ -258,7 +268,10 @@ fn unavailable<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Vec<Unavailab
         told.then(|| Unavailable {
             source: source.id.as_str(),
             status: state.name(),
-            reason: crate::redact::one_line(&state.reason().unwrap_or_else(|| "its tools are not known yet".into()), LINE_MAX),
+            reason: crate::redact::one_line(
+                &state.reason().unwrap_or_else(|| "its tools are not known yet".into()),
+                LINE_MAX,
+            ),
         })
     });
     absent.take(TOLD).collect()

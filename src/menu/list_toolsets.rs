@@ -11,7 +11,8 @@ pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 const DESCRIPTION_MAX: usize = 420;
 
 pub fn description(catalog: &Catalog) -> String {
-    let mut text = "All toolsets with what each is for, how many tools it has, and which are open. There are:".to_owned();
+    let mut text =
+        "All toolsets with what each is for, how many tools it has, and which are open. There are:".to_owned();
     text::append_ids(&mut text, catalog, DESCRIPTION_MAX);
     text
 }

@@ -8,9 +8,15 @@ const REST: usize = 40;
 
 /// Appends `id: job` of each toolset, each after `separator`, while the JSON of the whole stays within `max` bytes.
 pub fn append_toolsets(text: &mut String, catalog: &Catalog, max: usize, separator: &str) {
-    append(text, catalog, max, separator, |id, summary| {
-        if summary.is_empty() { id.to_owned() } else { format!("{id}: {summary}") }
-    });
+    append(
+        text,
+        catalog,
+        max,
+        separator,
+        |id, summary| {
+            if summary.is_empty() { id.to_owned() } else { format!("{id}: {summary}") }
+        },
+    );
 }
 
 /// Appends the ids alone.

@@ -13,7 +13,13 @@ impl Session {
     /// Answers with a result; `members` is the text of an object.
     pub(super) fn result(&self, id: &str, object: &str, style: Style) {
         let text = if style.modern { with_result_type(object) } else { object.to_owned() };
-        self.frame(&[Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"), Piece::Text(id), Piece::Text(",\"result\":"), Piece::Text(&text), Piece::Text("}")]);
+        self.frame(&[
+            Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
+            Piece::Text(id),
+            Piece::Text(",\"result\":"),
+            Piece::Text(&text),
+            Piece::Text("}"),
+        ]);
     }
 
     /// Answers with a JSON-RPC error.
@@ -104,9 +110,10 @@ impl Session {
         if style.modern && !typed {
             pieces.push(Piece::Text("\"resultType\":\"complete\""));
         }
-        let meta = object.get("_meta").and_then(Object::parse).filter(|meta| {
-            meta.members.iter().any(|member| member.name().starts_with(protocol::META_PREFIX))
-        });
+        let meta = object
+            .get("_meta")
+            .and_then(Object::parse)
+            .filter(|meta| meta.members.iter().any(|member| member.name().starts_with(protocol::META_PREFIX)));
         let meta = meta.map(|meta| meta.rewritten(|name| !name.starts_with(protocol::META_PREFIX), &[]));
         let meta = meta.map(|text| if text == "{}" { String::new() } else { format!("\"_meta\":{text}") });
         for member in &object.members {

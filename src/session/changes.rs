@@ -43,7 +43,8 @@ impl Session {
     /// `false` when there is nobody yet who may be told.
     fn tell_list_changed(&self) -> bool {
         let state = self.lock();
-        let listens: Vec<_> = state.listens.iter().filter(|(_, listen)| listen.tools).map(|(id, _)| id.clone()).collect();
+        let listens: Vec<_> =
+            state.listens.iter().filter(|(_, listen)| listen.tools).map(|(id, _)| id.clone()).collect();
         let initialized = state.initialized;
         drop(state);
         if initialized {

@@ -15,9 +15,10 @@ const INSTRUCTIONS_MAX: usize = 2000;
 impl Session {
     pub(super) fn initialize(self: &Arc<Self>, message: &Message) {
         let id = message.id_text().expect("BUG: a request has an id");
-        let asked = message.params_text().and_then(Object::parse).and_then(|params| {
-            params.string("protocolVersion").map(|version| version.into_owned())
-        });
+        let asked = message
+            .params_text()
+            .and_then(Object::parse)
+            .and_then(|params| params.string("protocolVersion").map(|version| version.into_owned()));
         let known = protocol::LEGACY.iter().find(|version| asked.as_deref() == Some(**version));
         let version = known.copied().unwrap_or(protocol::LATEST_LEGACY);
         let result = format!(

@@ -77,7 +77,8 @@ fn is_ready(snapshot: &Snapshot, principal: &Principal) -> bool {
     match config.exposure {
         Exposure::Eager => snapshot.catalog.is_loaded() && !awaits_first(snapshot),
         Exposure::Toolsets => {
-            let shows = !config.always_visible.is_empty() || snapshot.open.get(principal).is_some_and(|open| !open.is_empty());
+            let shows =
+                !config.always_visible.is_empty() || snapshot.open.get(principal).is_some_and(|open| !open.is_empty());
             snapshot.catalog.is_loaded() || !shows
         }
     }

@@ -149,8 +149,7 @@ impl ClientCall {
         failure = failure.at(source, Some(tool));
         let snapshot = self.session.relay.control.snapshot();
         let entry = dispatch::entry(&snapshot, source, tool);
-        failure.input_schema =
-            entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
+        failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
         failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
         Some(failure)
     }

@@ -54,7 +54,10 @@ enum Phase {
     Ready(Box<Ready>),
     /// Asked to stop, and on its way.
     Stopping,
-    Down { error: CallError, retry_at: Instant },
+    Down {
+        error: CallError,
+        retry_at: Instant,
+    },
 }
 
 /// A running source.

@@ -147,8 +147,15 @@ fn read_initialize(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
     if !protocol::LEGACY.contains(&version.as_str()) {
         return Err(CallError::new(
             ErrorKind::Unavailable,
-            format!("source `{}` answers with protocol revision `{version}`, which toolrelay does not speak", link.source),
-            format!("use a version of the source that speaks one of {} or {}", protocol::MODERN, protocol::LEGACY.join(", ")),
+            format!(
+                "source `{}` answers with protocol revision `{version}`, which toolrelay does not speak",
+                link.source
+            ),
+            format!(
+                "use a version of the source that speaks one of {} or {}",
+                protocol::MODERN,
+                protocol::LEGACY.join(", ")
+            ),
         )
         .at(&link.source, None));
     }
@@ -177,9 +184,10 @@ fn note(server: Option<&str>, result: &Object<'_>) -> ServerNote {
 
 /// The source refused `initialize` because it only speaks the modern revision.
 fn wants_modern(answer: &Answer) -> bool {
-    let code = answer.as_ref().ok().and_then(|message| {
-        Object::parse(message.text(message.error?))?.get("code")?.parse::<i64>().ok()
-    });
+    let code = answer
+        .as_ref()
+        .ok()
+        .and_then(|message| Object::parse(message.text(message.error?))?.get("code")?.parse::<i64>().ok());
     code.is_some_and(|code| protocol::MODERN_ERRORS.contains(&code))
 }
 
@@ -196,7 +204,11 @@ fn rejected(link: &Link, method: &str, answer: &Answer) -> CallError {
         .unwrap_or_else(|| "no usable answer".to_owned());
     CallError::new(
         ErrorKind::Unavailable,
-        format!("source `{}` refused `{method}`: {}", link.source, crate::redact::one_line(&crate::redact::mask(&why, &[]), 300)),
+        format!(
+            "source `{}` refused `{method}`: {}",
+            link.source,
+            crate::redact::one_line(&crate::redact::mask(&why, &[]), 300)
+        ),
         "see what the source needs (its own documentation and its words on stderr)",
     )
     .at(&link.source, None)

@@ -113,7 +113,10 @@ impl Link {
     fn refuse_busy(&self, call: Box<Call>, waiting: usize) {
         let error = CallError::new(
             ErrorKind::Busy,
-            format!("source `{}` takes no more calls: {waiting} wait already, or it does not read what it is sent", self.source),
+            format!(
+                "source `{}` takes no more calls: {waiting} wait already, or it does not read what it is sent",
+                self.source
+            ),
             "try again later, or raise `max_in_flight` of the source",
         )
         .at(&self.source, Some(call.tool.as_str()));
@@ -159,8 +162,7 @@ impl Link {
         table.last_id += 1;
         let id = table.last_id;
         table.pending.insert(id, Pending::Own(answer));
-        let text =
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
         let _ = self.outbox.send_text(&text);
         receiver
     }
@@ -273,7 +275,9 @@ impl Link {
     /// Counts a line that is no message; `true` when it is worth a warning (the first, the tenth, the hundredth ..).
     pub fn count_noise(&self) -> bool {
         let count = self.noise.fetch_add(1, Ordering::Relaxed) + 1;
-        std::iter::successors(Some(1_u64), |step| step.checked_mul(10)).take_while(|step| *step <= count).any(|step| step == count)
+        std::iter::successors(Some(1_u64), |step| step.checked_mul(10))
+            .take_while(|step| *step <= count)
+            .any(|step| step == count)
     }
 
     pub fn noise(&self) -> u64 {
@@ -297,7 +301,14 @@ impl Link {
             if sent {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
             }
-            call.back.end(End::Failed(timed_out(&self.source, call.tool.as_str(), call.limits, now - since, sent, hard)));
+            call.back.end(End::Failed(timed_out(
+                &self.source,
+                call.tool.as_str(),
+                call.limits,
+                now - since,
+                sent,
+                hard,
+            )));
         }
     }
 
@@ -345,7 +356,10 @@ impl Link {
                 Pending::Call { call, sent, .. } => {
                     let mut own = error.clone().at(&self.source, Some(call.tool.as_str()));
                     if sent {
-                        own.hint = format!("whether the call took effect is not known, check before repeating it; {}", own.hint);
+                        own.hint = format!(
+                            "whether the call took effect is not known, check before repeating it; {}",
+                            own.hint
+                        );
                     }
                     call.back.end(End::Failed(own));
                 }
@@ -377,11 +391,15 @@ fn timed_out(
             "try again later, or raise `max_in_flight` of the source",
         ),
         (true, true) => (
-            format!("`{tool}` of source `{source}` ran for {took:.1} s, longer than the hard maximum of {total} s (the limit without progress is {idle} s)"),
+            format!(
+                "`{tool}` of source `{source}` ran for {took:.1} s, longer than the hard maximum of {total} s (the limit without progress is {idle} s)"
+            ),
             "raise `max_call_secs` of the source if it needs longer; the call was cancelled and may have taken effect",
         ),
         (true, false) => (
-            format!("`{tool}` of source `{source}` gave no sign for {idle} s (ran {took:.1} s; the hard maximum is {total} s)"),
+            format!(
+                "`{tool}` of source `{source}` gave no sign for {idle} s (ran {took:.1} s; the hard maximum is {total} s)"
+            ),
             "raise `call_timeout_secs` of the source or of the tool if it needs longer; the call was cancelled and may have taken effect",
         ),
     };

@@ -118,12 +118,7 @@ async fn take_line(link: &Link, tail: &StderrTail, line: Line) -> Result<Option<
 }
 
 /// A line that is no message is skipped; if it is the wreck of a reply, its call ends at once.
-fn stray_line(
-    link: &Link,
-    tail: &StderrTail,
-    why: &Unreadable,
-    bytes: &Bytes,
-) -> Result<Option<Arc<Outbox>>, String> {
+fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -> Result<Option<Arc<Outbox>>, String> {
     match why {
         Unreadable::NotUtf8 => {
             // Better a replacement character than no answer at all.
@@ -144,7 +139,9 @@ fn stray_line(
     if let Some(length) = bytes.strip_prefix(b"Content-Length:").or_else(|| bytes.strip_prefix(b"content-length:"))
         && length.trim_ascii().iter().all(u8::is_ascii_digit)
     {
-        return Err("it frames its messages with Content-Length headers; over stdio MCP has one JSON message a line".into());
+        return Err(
+            "it frames its messages with Content-Length headers; over stdio MCP has one JSON message a line".into()
+        );
     }
     if matches!(why, Unreadable::NotJson(_) | Unreadable::NotUtf8 | Unreadable::NotMessage(_)) {
         let edge = &bytes[..bytes.len().min(4096)];
