@@ -71,12 +71,16 @@ impl ErrorKind {
     }
 }
 
-/// Why a call failed on the relay's side: what, why, and what to do.
+/// Why a call failed on the relay's side: what, why, and what to do. Boxed, because it is rare and calls are not.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct CallError {
+#[error("{}", .0.message)]
+pub struct CallError(Box<Facts>);
+
+/// What is known of a failure.
+#[derive(Debug, Clone)]
+pub struct Facts {
     pub kind: ErrorKind,
-    pub source_id: Option<String>,
+    pub source: Option<String>,
     pub tool: Option<String>,
     pub message: String,
     pub hint: String,
@@ -88,22 +92,37 @@ pub struct CallError {
 
 impl CallError {
     pub fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Facts {
             kind,
-            source_id: None,
+            source: None,
             tool: None,
             message: message.into(),
             hint: hint.into(),
             similar: Vec::new(),
             input_schema: None,
             cause: None,
-        }
+        }))
     }
 
+    /// The same failure with the source and the tool it concerns.
     pub fn at(mut self, source: &str, tool: Option<&str>) -> Self {
-        self.source_id = Some(source.to_owned());
-        self.tool = tool.map(str::to_owned).or(self.tool);
+        self.source = Some(source.to_owned());
+        self.tool = tool.map(str::to_owned).or(self.0.tool.take());
         self
+    }
+}
+
+impl std::ops::Deref for CallError {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for CallError {
+    fn deref_mut(&mut self) -> &mut Facts {
+        &mut self.0
     }
 }
 

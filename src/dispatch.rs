@@ -41,7 +41,7 @@ pub enum NotYet {
     /// Remembered listings are still being read.
     Load,
     /// The source must be listed (again); without that, this is the answer.
-    List(Source, CallError),
+    List(Box<Source>, CallError),
 }
 
 /// Looks a call up in a snapshot.
@@ -187,7 +187,7 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
 fn missing(source: &Source, error: CallError) -> Resolved {
     match source.refusal() {
         Some(refusal) => Resolved::Refused(refusal.at(source.id.as_str(), error.tool.as_deref())),
-        None => Resolved::NotYet(NotYet::List(source.clone(), error)),
+        None => Resolved::NotYet(NotYet::List(Box::new(source.clone()), error)),
     }
 }
 

@@ -158,7 +158,7 @@ pub fn error_text(error: &CallError) -> String {
 /// A failure as the contract has it: `{kind, source, tool, message, hint, similar?, inputSchema?, sourceError?}`.
 pub fn error_json(error: &CallError) -> String {
     let mut members = vec![format!("\"kind\":{}", quoted(error.kind.as_str()))];
-    members.extend(error.source_id.as_ref().map(|source| format!("\"source\":{}", quoted(source))));
+    members.extend(error.source.as_ref().map(|source| format!("\"source\":{}", quoted(source))));
     members.extend(error.tool.as_ref().map(|tool| format!("\"tool\":{}", quoted(tool))));
     members.push(format!("\"message\":{}", quoted(&error.message)));
     members.push(format!("\"hint\":{}", quoted(&error.hint)));

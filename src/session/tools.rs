@@ -121,7 +121,7 @@ struct ClientCall {
 
 impl ClientCall {
     /// The relay's own refusal. Only a name that leads nowhere is a protocol error; all else a model can act on.
-    fn refuse(self: Box<Self>, error: CallError) {
+    fn refuse(&self, error: CallError) {
         if !self.session.finish(&self.id) {
             return;
         }
@@ -179,7 +179,7 @@ impl ReturnPath for ClientCall {
 }
 
 impl ClientCall {
-    fn pass(self: Box<Self>, reply: &Message, era: Era) {
+    fn pass(&self, reply: &Message, era: Era) {
         if !self.session.finish(&self.id) {
             return;
         }

@@ -340,11 +340,12 @@ impl Actor {
         let cause = format!("{} ({})", error.message, error.hint);
         self.say(State::Unreachable { cause, next_try: SystemTime::now() + wait });
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let error = CallError {
-            kind: if error.kind == ErrorKind::Cancelled { ErrorKind::Cancelled } else { ErrorKind::Unavailable },
-            hint: format!("{}; it is tried again in {:.0} s, and when it is called", error.hint, wait.as_secs_f32()),
-            ..error
-        };
+        let mut error = error;
+        if error.kind != ErrorKind::Cancelled {
+            error.kind = ErrorKind::Unavailable;
+        }
+        let retry = format!("; it is tried again in {:.0} s, and when it is called", wait.as_secs_f32());
+        error.hint.push_str(&retry);
         self.fail_waiting(&error);
         self.phase = Phase::Down { error, retry_at: Instant::now() + wait };
     }
