@@ -14,7 +14,7 @@ use super::start::{self, Started};
 use super::{Ask, Known, SourceEvent, State, Status, Surroundings, relist};
 use crate::call::{Call, CallError, End, ErrorKind};
 use crate::catalog::{Listing, ServerNote};
-use crate::config::{EraChoice, SourceConfig, Start};
+use crate::config::{EraChoice, SourceConfig};
 use crate::protocol::Era;
 
 /// How often limits, idleness and lists are looked after while a source runs.
@@ -447,9 +447,8 @@ impl Actor {
                     ready.dirty = true;
                 }
                 let last = used.unwrap_or(ready.since).max(looked).max(ready.since);
-                let keep = self.config.start == Start::AtStart && self.config.idle_stop.is_none();
                 let rested = self.config.idle_stop.is_some_and(|limit| now.saturating_duration_since(last) >= limit);
-                if !keep && rested && !ready.listing && ready.link.close_if_idle() {
+                if rested && !ready.listing && ready.link.close_if_idle() {
                     self.stop_idle();
                 } else {
                     self.look_after_list();
