@@ -1,0 +1,30 @@
+# make demo    builds, and walks the main job on sources.toml (needs Rust and Node)
+# make test    installs what the tests need, and runs all of them (needs Rust, Node and Python)
+# make lint    what CI holds besides: format, clippy, docs
+# make bench   relayed against direct, cold start, memory
+
+include tests/peers/peers.mk
+
+CARGO ?= cargo
+.DEFAULT_GOAL := test
+.PHONY: demo test lint bench clean
+
+# The sources of sources.toml are started once first, so that what npx has to fetch is there.
+demo:
+	$(CARGO) build --bin toolrelay --examples
+	$(CARGO) run --quiet -- check --connect --config sources.toml
+	$(CARGO) run --quiet --example demo -- sources.toml
+
+test: peers
+	$(CARGO) test --all-targets
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items
+
+bench:
+	$(CARGO) bench --bench relay
+
+clean: clean-peers
+	$(CARGO) clean
