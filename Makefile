@@ -16,7 +16,7 @@ demo:
 	$(CARGO) run --quiet --example demo -- sources.toml
 
 test: peers
-	$(CARGO) test --all-targets
+	$(CARGO) test --lib --bins --tests --examples
 
 lint:
 	$(CARGO) fmt --check

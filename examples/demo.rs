@@ -37,7 +37,9 @@ impl Relay {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Err("no pipes".into()) };
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("no pipes".into());
+        };
         let mut relay = Self { child, input, output: BufReader::new(output), ids: 0 };
         relay.request(
             "initialize",
@@ -127,8 +129,12 @@ fn costs(config: &str, menu: &Value, find: usize) -> Outcome<()> {
     let (all, _) = eager.request("tools/list", json!({}))?;
     eager.stop()?;
     let own = menu.as_array().map(Vec::as_slice).unwrap_or_default();
-    let direct: Vec<&Value> =
-        all["tools"].as_array().ok_or("no tools")?.iter().filter(|tool| !own.iter().any(|own| own["name"] == tool["name"])).collect();
+    let direct: Vec<&Value> = all["tools"]
+        .as_array()
+        .ok_or("no tools")?
+        .iter()
+        .filter(|tool| !own.iter().any(|own| own["name"] == tool["name"]))
+        .collect();
     let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     let (all_bytes, menu_bytes) = (json!(direct).to_string().len(), menu.to_string().len());
     println!("\nWhat the model reads, at about {BYTES_PER_TOKEN} bytes a token:");

@@ -2,16 +2,18 @@
 //! It carries no call and never waits for a source.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::catalog::toolset::{Outline, ToolsetSpec};
 use crate::catalog::{Catalog, Listing, Toolset};
-use crate::config::{Config, SourceEntry, ToolRules};
+use crate::config::{Config, SourceEntry, Start, ToolRules};
 use crate::name::SourceId;
-use crate::snapshot::{OpenToolsets, Principal, Snapshot};
+use crate::snapshot::{OpenToolsets, Principal, Snapshot, Snapshots};
 use crate::source::{Source, SourceEvent};
 use crate::store::{Kept, Key, Recalled, Remembered, Store};
 
@@ -20,6 +22,8 @@ const EVENTS: usize = 256;
 
 /// What the control plane is told and asked.
 enum Event {
+    /// Somebody uses the relay.
+    Wake,
     Source(SourceEvent),
     /// Listings of earlier runs have been read.
     Recalled(Vec<(Key, Listing)>),
@@ -35,26 +39,20 @@ enum Event {
 #[derive(Clone)]
 pub struct Control {
     events: mpsc::Sender<Event>,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    pub snapshots: Snapshots,
+    /// Whether anybody has really used the relay yet.
+    awake: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// The world as it is now.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshots.borrow().clone()
-    }
-
-    /// A receiver of every new snapshot.
-    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.snapshots.clone()
-    }
-
-    /// A snapshot in which every remembered listing has been read.
-    pub async fn loaded(&self) -> Arc<Snapshot> {
-        let mut snapshots = self.snapshots.clone();
-        match snapshots.wait_for(|snapshot| snapshot.catalog.is_loaded()).await {
-            Ok(snapshot) => snapshot.clone(),
-            Err(_) => self.snapshot(),
+    /// Called with a client's first real request: reads the remembered listings, and lists sources never seen before, in
+    /// the background. A client that only asks who is there starts nothing.
+    pub fn wake(&self) {
+        if self.awake.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.events.try_send(Event::Wake).is_err() {
+            self.awake.store(false, Ordering::Relaxed);
         }
     }
 
@@ -63,11 +61,6 @@ impl Control {
         let (done, changed) = oneshot::channel();
         let event = Event::SetOpen { principal: principal.clone(), toolset: toolset.clone(), open, done };
         self.events.send(event).await.is_ok() && changed.await.unwrap_or(false)
-    }
-
-    /// Hands over what was read from the memory.
-    pub async fn recalled(&self, listings: Vec<(Key, Listing)>) {
-        let _ = self.events.send(Event::Recalled(listings)).await;
     }
 }
 
@@ -80,6 +73,13 @@ pub struct World {
     store: Store,
     publish: watch::Sender<Arc<Snapshot>>,
     events: mpsc::Receiver<Event>,
+    /// For the world's own tasks to tell what they found.
+    tell: mpsc::WeakSender<Event>,
+    tracker: TaskTracker,
+    /// Remembered listings not yet read.
+    unread: Vec<Key>,
+    /// To be started when the relay is first used: sources nothing is remembered of, and those wanted at the start.
+    unstarted: Vec<Source>,
     from_sources: mpsc::Receiver<SourceEvent>,
 }
 
@@ -90,14 +90,22 @@ impl World {
         sources: BTreeMap<SourceId, Source>,
         recalled: &Recalled,
         store: Store,
+        tracker: TaskTracker,
         from_sources: mpsc::Receiver<SourceEvent>,
     ) -> (Self, Control) {
+        let (mut unread, mut unstarted) = (Vec::new(), Vec::new());
         let mut toolsets = BTreeMap::new();
         for entry in &config.sources {
             let remembered = key_of(entry).and_then(|key| {
                 recalled.sources.iter().find(|(known, _)| *known == key).map(|(_, remembered)| remembered)
             });
             let toolset = with_spec(entry, |spec| outline(spec, remembered));
+            let listed = remembered.is_some_and(|remembered| remembered.digest.is_some());
+            unread.extend(key_of(entry).filter(|_| listed));
+            let at_start = matches!(entry, SourceEntry::Usable(config) if config.start == Start::AtStart);
+            if let Some(source) = sources.get(&toolset.id).filter(|_| !listed || at_start) {
+                unstarted.push(source.clone());
+            }
             toolsets.insert(toolset.id.clone(), Arc::new(toolset));
         }
         let mut open = OpenToolsets::new();
@@ -119,8 +127,22 @@ impl World {
         };
         let (publish, snapshots) = watch::channel(Arc::new(snapshot));
         let (sender, events) = mpsc::channel(EVENTS);
-        let world = Self { config, sources, toolsets, open, store, publish, events, from_sources };
-        (world, Control { events: sender, snapshots })
+        let tell = sender.downgrade();
+        let world = Self {
+            config,
+            sources,
+            toolsets,
+            open,
+            store,
+            publish,
+            events,
+            tell,
+            tracker,
+            unread,
+            unstarted,
+            from_sources,
+        };
+        (world, Control { events: sender, snapshots: Snapshots::new(snapshots), awake: Arc::default() })
     }
 
     /// Takes events until the relay ends. Events that have come in together are answered by one snapshot.
@@ -147,6 +169,7 @@ impl World {
         let (mut listings, mut seen, mut opened) = (Vec::new(), Vec::new(), Vec::new());
         for event in batch {
             match event {
+                Event::Wake => self.wake(),
                 Event::Source(SourceEvent::Listed { source, listing, seen: told }) => {
                     listings.push((source, *listing, true));
                     seen.push(told);
@@ -173,6 +196,24 @@ impl World {
         }
         for (done, changed) in opened {
             let _ = done.send(changed);
+        }
+    }
+
+    fn wake(&mut self) {
+        let keys = std::mem::take(&mut self.unread);
+        let (store, tell) = (self.store.clone(), self.tell.clone());
+        self.tracker.spawn(async move {
+            let listings = if keys.is_empty() { Vec::new() } else { store.load(keys).await };
+            if let Some(tell) = tell.upgrade() {
+                let _ = tell.send(Event::Recalled(listings)).await;
+            }
+        });
+        for source in std::mem::take(&mut self.unstarted) {
+            self.tracker.spawn(async move {
+                if let Err(error) = source.list().await {
+                    tracing::debug!(source = %source.id, why = %error.message, "first listing failed");
+                }
+            });
         }
     }
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Entry, Toolset};
 use crate::config::{CallLimits, Unlisted};
-use crate::control::Control;
 use crate::name::{SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::Source;
 
 /// Where a call goes.
@@ -54,15 +53,15 @@ pub fn resolve(snapshot: &Snapshot, asked: &Asked) -> Resolved {
 }
 
 /// Looks a call up, waiting for what is missing: the one way for everything that [`resolve`] cannot answer at once.
-pub async fn settle(control: &Control, asked: &Asked) -> Result<Route, CallError> {
+pub async fn settle(snapshots: &Snapshots, asked: &Asked) -> Result<Route, CallError> {
     let mut listed: Option<SourceId> = None;
     loop {
-        let snapshot = control.snapshot();
+        let snapshot = snapshots.now();
         match resolve(&snapshot, asked) {
             Resolved::Route(route) => return Ok(route),
             Resolved::Refused(error) => return Err(error),
             Resolved::NotYet(NotYet::Load) => {
-                control.loaded().await;
+                snapshots.loaded().await;
             }
             Resolved::NotYet(NotYet::List(source, refusal)) => {
                 if listed.as_ref() == Some(&source.id) {

@@ -10,11 +10,12 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, SourceEntry, Start};
+use crate::config::Config;
 use crate::control::{Control, World, key_of};
+use crate::session;
 use crate::source::launch::{GRACE, GRACE_AT_EXIT};
 use crate::source::{Known, Source, SourceEvent, Surroundings};
-use crate::store::{Key, Recalled, Store};
+use crate::store::{Recalled, Store};
 
 /// How many events of sources may wait for the control plane.
 const SOURCE_EVENTS: usize = 256;
@@ -29,10 +30,6 @@ pub struct Relay {
     pub shutdown: CancellationToken,
     around: Surroundings,
     store: Store,
-    /// Remembered listings not yet read.
-    remembered: Mutex<Option<Vec<Key>>>,
-    /// Sources nothing is remembered of.
-    unknown: Mutex<Vec<Source>>,
 }
 
 /// A relay whose parts are made; nothing runs yet.
@@ -70,54 +67,29 @@ impl Built {
             max_message: config.relay.max_message_bytes,
             grace: Arc::new(Mutex::new(GRACE)),
         };
-        let (mut sources, mut unknown, mut keys) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut sources = BTreeMap::new();
         for entry in &config.sources {
             let key = key_of(entry);
-            let found = key.as_ref().and_then(|key| recalled.sources.iter().find(|(known, _)| known == key));
+            let found = key.and_then(|key| recalled.sources.iter().find(|(known, _)| *known == key));
             let known =
                 found.map(|(_, known)| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
-            let listed = known.digest.is_some();
             let source = Source::spawn(entry, known, &around);
-            match (entry, key) {
-                (SourceEntry::Usable(config), Some(_)) if !listed || config.start == Start::AtStart => {
-                    unknown.push(source.clone());
-                }
-                _ => {}
-            }
-            keys.extend(key_of(entry).filter(|_| listed));
             sources.insert(source.id.clone(), source);
         }
-        let (world, control) = World::new(config.clone(), sources, &recalled, store.clone(), from_sources);
+        let (world, control) =
+            World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
-        Arc::new(Relay {
-            config,
-            control,
-            tracker,
-            shutdown,
-            around,
-            store,
-            remembered: Mutex::new(Some(keys)),
-            unknown: Mutex::new(unknown),
-        })
+        Arc::new(Relay { config, control, tracker, shutdown, around, store })
     }
 }
 
 impl Relay {
-    /// Called with a client's first real request: reads the remembered listings, and lists sources never seen before, in
-    /// the background. A client that only asks who is there starts nothing.
-    pub fn wake(self: &Arc<Self>) {
-        let Some(keys) = self.remembered.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let relay = self.clone();
-        self.tracker.spawn(async move {
-            let listings = if keys.is_empty() { Vec::new() } else { relay.store.load(keys).await };
-            relay.control.recalled(listings).await;
-        });
-        for source in std::mem::take(&mut *self.unknown.lock().unwrap_or_else(PoisonError::into_inner)) {
-            self.tracker.spawn(async move {
-                if let Err(error) = source.list().await {
-                    tracing::debug!(source = %source.id, why = %error.message, "first listing failed");
-                }
-            });
+    /// What a front needs to serve clients.
+    pub fn surroundings(&self) -> session::Surroundings {
+        session::Surroundings {
+            control: self.control.clone(),
+            tracker: self.tracker.clone(),
+            shutdown: self.shutdown.clone(),
         }
     }
 

@@ -13,16 +13,25 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::call::Ticket;
+use crate::control::Control;
 use crate::protocol;
-use crate::relay::Relay;
 use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
 
+/// What a session needs of the relay around it.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub control: Control,
+    pub tracker: TaskTracker,
+    pub shutdown: CancellationToken,
+}
+
 /// A client's session.
 pub struct Session {
-    relay: Arc<Relay>,
+    around: Surroundings,
     principal: Principal,
     outbox: Arc<Outbox>,
     state: Mutex<ClientState>,
@@ -60,9 +69,9 @@ pub struct Style {
 }
 
 impl Session {
-    pub fn new(relay: Arc<Relay>, principal: Principal, outbox: Arc<Outbox>) -> Arc<Self> {
+    pub fn new(around: Surroundings, principal: Principal, outbox: Arc<Outbox>) -> Arc<Self> {
         Arc::new(Self {
-            relay,
+            around,
             principal,
             outbox,
             state: Mutex::default(),
@@ -130,15 +139,15 @@ impl Session {
             "server/discover" => self.discover(&message),
             "ping" => self.result(id, "{}", style),
             "tools/list" => {
-                self.relay.wake();
+                self.around.control.wake();
                 self.list_tools(&message, style);
             }
             "tools/call" => {
-                self.relay.wake();
+                self.around.control.wake();
                 self.call_tool(&message, style);
             }
             "subscriptions/listen" if style.modern => {
-                self.relay.wake();
+                self.around.control.wake();
                 self.listen(&message);
             }
             other => {
@@ -181,7 +190,7 @@ impl Session {
             "notifications/initialized" => {
                 self.lock().initialized = true;
                 self.tell.notify_one();
-                self.relay.wake();
+                self.around.control.wake();
             }
             "notifications/cancelled" => {
                 let params = message.params_text().and_then(Object::parse);
@@ -237,7 +246,7 @@ impl Session {
     fn spawn(self: &Arc<Self>, id: &str, task: impl Future<Output = ()> + Send + 'static) {
         let token = CancellationToken::new();
         if self.begin(id, InFlight::Task(token.clone())) {
-            self.relay.tracker.spawn(async move {
+            self.around.tracker.spawn(async move {
                 tokio::select! {
                     () = token.cancelled() => {}
                     () = task => {}

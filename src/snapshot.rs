@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::watch;
+
 use crate::catalog::Catalog;
 use crate::catalog::search::Index;
 use crate::config::{Config, SourceConfig};
@@ -18,6 +20,35 @@ impl Principal {
     /// The local user, over stdio.
     pub fn local() -> Self {
         Self("local".into())
+    }
+}
+
+/// Where the newest snapshot is always found. Cheap to clone.
+#[derive(Clone)]
+pub struct Snapshots(watch::Receiver<Arc<Snapshot>>);
+
+impl Snapshots {
+    pub fn new(published: watch::Receiver<Arc<Snapshot>>) -> Self {
+        Self(published)
+    }
+
+    /// The world as it is now.
+    pub fn now(&self) -> Arc<Snapshot> {
+        self.0.borrow().clone()
+    }
+
+    /// A receiver of every new snapshot.
+    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.0.clone()
+    }
+
+    /// A snapshot in which every remembered listing has been read.
+    pub async fn loaded(&self) -> Arc<Snapshot> {
+        let mut published = self.0.clone();
+        match published.wait_for(|snapshot| snapshot.catalog.is_loaded()).await {
+            Ok(snapshot) => snapshot.clone(),
+            Err(_) => self.now(),
+        }
     }
 }
 

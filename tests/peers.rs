@@ -1,5 +1,7 @@
 //! Real servers behind the relay, real clients in front of it: what `make peers` installs, from npm and PyPI.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -22,7 +22,7 @@ pub fn run(common: &Common) -> Result<(), Failure> {
             )
         })?;
         let relay = built.spawn();
-        stdio::serve(relay.clone(), input, output, stop).await;
+        stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
         relay.drain().await;
         Ok(())
     });

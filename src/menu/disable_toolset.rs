@@ -27,10 +27,10 @@ struct Reply<'a> {
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments { toolset: id } = read("disable_toolset", arguments)?;
-    let snapshot = context.control.loaded().await;
+    let snapshot = context.control.snapshots.loaded().await;
     let found = toolset(&snapshot, &id)?.id.clone();
     let changed = context.control.set_open(context.principal, &found, false).await;
-    let snapshot = context.control.snapshot();
+    let snapshot = context.control.snapshots.now();
     let found = toolset(&snapshot, found.as_str())?;
     let direct = found.entries.iter().filter(|entry| entry.direct && !entry.hidden).count();
     let closed = if changed { direct } else { 0 };

@@ -38,7 +38,7 @@ struct Reply<'a> {
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments { toolset: id, detail } = read("enable_toolset", arguments)?;
-    let snapshot = context.control.loaded().await;
+    let snapshot = context.control.snapshots.loaded().await;
     let found = toolset(&snapshot, &id)?;
     let source = snapshot.source(found.id.as_str()).expect("BUG: every toolset has its source");
     if let Some(error) = source.refusal() {
@@ -49,7 +49,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         source.list().await?;
     }
     context.control.set_open(context.principal, &found.id, true).await;
-    let snapshot = context.control.snapshot();
+    let snapshot = context.control.snapshots.now();
     let found = toolset(&snapshot, found.id.as_str())?;
     let entries = found.entries.iter().filter(|entry| !entry.hidden);
     let tools = entries.map(|entry| ToolLine::opened(&snapshot, entry, detail)).collect();

@@ -139,7 +139,7 @@ struct WithheldLine<'a> {
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let arguments: Arguments = read("find_tools", arguments)?;
-    let snapshot = context.control.loaded().await;
+    let snapshot = context.control.snapshots.loaded().await;
     let scope = match arguments.source.as_deref().filter(|source| !source.trim().is_empty()) {
         Some(source) => Some(toolset(&snapshot, source)?.id.to_string()),
         None => None,

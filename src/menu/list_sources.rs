@@ -43,7 +43,7 @@ struct SourceLine<'a> {
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments {} = read("list_sources", arguments)?;
-    let snapshot = context.control.loaded().await;
+    let snapshot = context.control.snapshots.loaded().await;
     let lines = snapshot.catalog.toolsets.iter().filter_map(|toolset| {
         let id = toolset.id.as_str();
         let status = snapshot.source(id)?.status();

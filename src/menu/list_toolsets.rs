@@ -28,7 +28,7 @@ struct Reply<'a> {
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments {} = read("list_toolsets", arguments)?;
-    let snapshot = context.control.loaded().await;
+    let snapshot = context.control.snapshots.loaded().await;
     let toolsets = &snapshot.catalog.toolsets;
     let lines = toolsets.iter().map(|toolset| ToolsetLine::new(&snapshot, context.principal, toolset));
     Ok(json(&Reply { revision: &snapshot.catalog.revision, toolsets: lines.collect() }))

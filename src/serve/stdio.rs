@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::relay::Relay;
-use crate::session::Session;
+use crate::session::{Session, Surroundings};
 use crate::snapshot::Principal;
 use crate::wire::{LineReader, Outbox};
 
@@ -21,20 +20,21 @@ const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Serves one client until it closes its input, stops reading, or `stop` is cancelled.
 pub async fn serve(
-    relay: Arc<Relay>,
+    around: Surroundings,
+    max_message: usize,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
     let outbox = Outbox::new(OUTBOX_LIMIT);
-    let session = Session::new(relay.clone(), Principal::local(), outbox.clone());
+    let session = Session::new(around.clone(), Principal::local(), outbox.clone());
     let writer = {
         let outbox = outbox.clone();
         tokio::spawn(async move { outbox.write_to(output).await })
     };
-    let told = relay.tracker.spawn(session.clone().tell_changes());
+    let told = around.tracker.spawn(session.clone().tell_changes());
     let mut writer = std::pin::pin!(writer);
-    let reading = read(&session, &outbox, LineReader::new(input, relay.config.relay.max_message_bytes));
+    let reading = read(&session, &outbox, LineReader::new(input, max_message));
     tokio::select! {
         () = reading => {
             tracing::debug!("client closed its input");

@@ -15,11 +15,11 @@ const GAP: Duration = Duration::from_secs(1);
 impl Session {
     /// Tells the client of changes until the relay ends. Spawned once a session.
     pub async fn tell_changes(self: Arc<Self>) {
-        let mut snapshots = self.relay.control.watch();
+        let mut snapshots = self.around.control.snapshots.watch();
         let mut last = visible_digest(&snapshots.borrow_and_update().clone(), &self.principal);
         loop {
             tokio::select! {
-                () = self.relay.shutdown.cancelled() => return,
+                () = self.around.shutdown.cancelled() => return,
                 () = self.tell.notified() => {}
                 changed = snapshots.changed() => if changed.is_err() { return },
             }
@@ -31,7 +31,7 @@ impl Session {
             if now != last && self.tell_list_changed() {
                 last = now;
                 tokio::select! {
-                    () = self.relay.shutdown.cancelled() => return,
+                    () = self.around.shutdown.cancelled() => return,
                     () = tokio::time::sleep(GAP) => {}
                 }
                 // What came in meanwhile is told now, once.

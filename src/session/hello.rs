@@ -47,7 +47,8 @@ impl Session {
     }
 
     fn instructions(&self) -> String {
-        instructions(&self.relay.control.snapshot().catalog, self.relay.config.relay.exposure)
+        let snapshot = self.around.control.snapshots.now();
+        instructions(&snapshot.catalog, snapshot.config.relay.exposure)
     }
 }
 

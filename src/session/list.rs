@@ -25,7 +25,7 @@ impl Session {
             let text = "there is no such cursor: the list comes whole";
             return self.error(&id, protocol::INVALID_PARAMS, text, None);
         }
-        let snapshot = self.relay.control.snapshot();
+        let snapshot = self.around.control.snapshots.now();
         if is_ready(&snapshot, &self.principal) {
             return self.result(&id, &tools_json(&snapshot, &self.principal, style), style);
         }
@@ -42,11 +42,11 @@ impl Session {
 
     /// A snapshot that can be listed: remembered tools read, and in `eager` the first listings given a moment.
     async fn listable(&self) -> Arc<Snapshot> {
-        let loaded = self.relay.control.loaded().await;
+        let loaded = self.around.control.snapshots.loaded().await;
         if loaded.config.relay.exposure != Exposure::Eager {
             return loaded;
         }
-        let mut snapshots = self.relay.control.watch();
+        let mut snapshots = self.around.control.snapshots.watch();
         let pending = |snapshot: &Arc<Snapshot>| snapshot.catalog.is_loaded() && !awaits_first(snapshot);
         let waited = tokio::time::timeout(FIRST_LISTING, async {
             loop {
@@ -58,7 +58,7 @@ impl Session {
             }
         });
         let _ = waited.await;
-        self.relay.control.snapshot()
+        self.around.control.snapshots.now()
     }
 }
 

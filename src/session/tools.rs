@@ -41,7 +41,7 @@ impl Session {
         let (session, own_id) = (self.clone(), id.to_owned());
         let arguments = arguments.map(str::to_owned);
         self.spawn(id, async move {
-            let context = menu::Context { control: &session.relay.control, principal: &session.principal };
+            let context = menu::Context { control: &session.around.control, principal: &session.principal };
             let outcome = menu::run(&context, &name, arguments.as_deref()).await;
             if !session.finish(&own_id) {
                 return;
@@ -67,14 +67,14 @@ impl Session {
             dispatched: matches!(asked, Asked::Dispatched { .. }),
             route: None,
         });
-        let snapshot = self.relay.control.snapshot();
+        let snapshot = self.around.control.snapshots.now();
         match dispatch::resolve(&snapshot, &asked) {
             Resolved::Route(route) => go(route, request, &asked, ticket, back),
             Resolved::Refused(error) => back.refuse(error),
             Resolved::NotYet(_) => {
-                let control = self.relay.control.clone();
-                self.relay.tracker.spawn(async move {
-                    match dispatch::settle(&control, &asked).await {
+                let snapshots = self.around.control.snapshots.clone();
+                self.around.tracker.spawn(async move {
+                    match dispatch::settle(&snapshots, &asked).await {
                         Ok(route) => go(route, request, &asked, ticket, back),
                         Err(error) => back.refuse(error),
                     }
@@ -147,7 +147,7 @@ impl ClientCall {
         let text = format!("source `{source}` rejected the call of `{tool}`: {said}");
         let mut failure = CallError::new(ErrorKind::InvalidArguments, text, "correct the arguments and call again");
         failure = failure.at(source, Some(tool));
-        let snapshot = self.session.relay.control.snapshot();
+        let snapshot = self.session.around.control.snapshots.now();
         let entry = dispatch::entry(&snapshot, source, tool);
         failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
         failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
