@@ -310,7 +310,7 @@ impl CallRequest {
         let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).expect("BUG: a span of text");
         let object = self.meta.and_then(|span| Object::parse(text(span)));
         let hop_owned = |name: &str| name.starts_with(protocol::META_PREFIX) || name == "progressToken";
-        let own = object.iter().flat_map(|object| &object.members).any(|member| hop_owned(&member.name()));
+        let own = object.iter().flat_map(|object| &object.members).any(|member| hop_owned(&member.key));
         if era == Era::Legacy && !own {
             return None;
         }

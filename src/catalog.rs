@@ -5,7 +5,6 @@ mod entry;
 mod indexing;
 pub mod listing;
 mod postings;
-mod raw;
 mod schema;
 pub mod search;
 pub mod signature;

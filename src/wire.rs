@@ -5,6 +5,7 @@ pub mod line;
 pub mod message;
 pub mod object;
 pub mod outbox;
+pub(crate) mod raw;
 
 pub use line::{Line, LineReader};
 pub use message::{Kind, Message, Span, Unreadable};

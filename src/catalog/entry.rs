@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::raw::{self, Kind, Members};
 use super::schema::{self, Edit, Input, Output};
 use super::signature::Signature;
 use super::text::{LINE_MAX, first_sentence, single_line};
 use crate::name::{ExposedName, SourceId, ToolName};
+use crate::wire::raw::{self, Kind, Members};
 
 /// One tool that may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]

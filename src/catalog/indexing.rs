@@ -7,11 +7,11 @@ use std::ops::Range;
 use rust_stemmers::Stemmer;
 
 use super::postings::{FIELDS, FieldWeight, PostingsBuilder};
-use super::raw::{self, Kind, Members};
 use super::search::{Index, name_hash};
 use super::tokens::{each_word, is_stop_word, stemmer};
 use super::{Catalog, Entry, Toolset};
 use crate::name::SourceId;
+use crate::wire::raw::{self, Kind, Members};
 
 /// The fields of a tool, and what a word in each is worth.
 const NAME: u8 = 0;

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::raw::{self, Kind, Members};
 use super::text::{bounded_text, single_line};
 use crate::name::ToolName;
+use crate::wire::raw::{self, Kind, Members};
 
 /// The longest instructions of a source that are kept, in bytes.
 pub const INSTRUCTIONS_MAX: usize = 16 * 1024;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::raw::{self, Kind, Members};
+use crate::wire::raw::{self, Kind, Members};
 
 /// The input schema of a tool that takes anything, or nothing.
 pub(crate) const OPEN_INPUT: &str = r#"{"type":"object","properties":{}}"#;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::raw::{self, Kind, Members};
 use super::schema::resolve;
 use super::text::is_harmful;
+use crate::wire::raw::{self, Kind, Members};
 
 /// The longest signature, in characters.
 pub const SIGNATURE_MAX: usize = 400;

@@ -9,7 +9,7 @@ fn toolset(id: &str, provider: &str, prefix: &str, tools: &[&str]) -> Arc<Toolse
     let id = SourceId::new(id).unwrap();
     let rules = ToolRules::default();
     let spec = ToolsetSpec { id: &id, name: "", provider, summary: None, prefix, rules: &rules };
-    let raws = tools.iter().map(|tool| format!("{{\"name\":{}}}", raw::quote(tool)).into_boxed_str());
+    let raws = tools.iter().map(|tool| format!("{{\"name\":{}}}", crate::wire::quoted(tool)).into_boxed_str());
     Arc::new(Toolset::build(&spec, &Listing::new(raws, ServerNote::default(), None)))
 }
 

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 pub use super::entry::Entry;
 use super::listing::{Fingerprint, ListedTool, Listing, Rejected, ServerNote};
-use super::raw::Members;
 use super::schema::{self, Input};
 use super::text::{LINE_MAX, first_sentence, single_line};
 use crate::config::ToolRules;
 use crate::name::{ExposedName, SourceId, ToolName};
 use crate::policy::{Policy, ToolFacts, Verdict};
+use crate::wire::raw::Members;
 
 /// How many tool names a derived summary gives.
 const HINT_NAMES: usize = 6;

@@ -53,7 +53,7 @@ fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
     let (source, tool) = (named("source")?, named("tool")?);
     let Some(tool) = tool else { return Err(refused("`tool` is missing")) };
     let known = |name: &str| matches!(name, "source" | "tool" | "arguments");
-    if let Some(stray) = object.members.iter().map(|member| member.name()).find(|name| !known(name)) {
+    if let Some(stray) = object.members.iter().map(|member| &member.key).find(|name| !known(name)) {
         return Err(refused(&format!("`{stray}` does not belong here; what the tool takes goes into `arguments`")));
     }
     let arguments = read_arguments(object.get("arguments"))?;

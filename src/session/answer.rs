@@ -113,12 +113,12 @@ impl Session {
         let meta = object
             .get("_meta")
             .and_then(Object::parse)
-            .filter(|meta| meta.members.iter().any(|member| member.name().starts_with(protocol::META_PREFIX)));
+            .filter(|meta| meta.members.iter().any(|member| member.key.starts_with(protocol::META_PREFIX)));
         let meta = meta.map(|meta| meta.rewritten(|name| !name.starts_with(protocol::META_PREFIX), &[]));
         let meta = meta.map(|text| if text == "{}" { String::new() } else { format!("\"_meta\":{text}") });
         for member in &object.members {
-            let name = member.name();
-            let text = match (&*name, &meta) {
+            let name = &member.key;
+            let text = match (name.as_ref(), &meta) {
                 ("resultType", _) if !style.modern && from == Era::Modern => continue,
                 ("_meta", Some(text)) if text.is_empty() => continue,
                 ("_meta", Some(text)) => Piece::Text(text),

@@ -2,37 +2,8 @@
 //! It keeps every byte of a member that it is not asked to change.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::Deserializer as _;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
-
-/// One member: its name's and its value's text.
-#[derive(Debug, Clone, Copy)]
-pub struct Member<'a> {
-    key: &'a RawValue,
-    value: &'a RawValue,
-}
-
-impl<'a> Member<'a> {
-    /// The name; a lone surrogate in it leaves it as written.
-    pub fn name(&self) -> Cow<'a, str> {
-        super::unquoted(self.key.get()).unwrap_or(Cow::Borrowed(self.key.get()))
-    }
-
-    /// The value as it was written.
-    pub fn value(&self) -> &'a str {
-        self.value.get()
-    }
-
-    /// Name and value as they were written.
-    pub fn text(&self, whole: &'a str) -> &'a str {
-        let start = self.key.get().as_ptr() as usize - whole.as_ptr() as usize;
-        let end = self.value.get().as_ptr() as usize - whole.as_ptr() as usize + self.value.get().len();
-        &whole[start..end]
-    }
-}
+use super::raw::{Member, Members};
 
 /// A JSON object, its members in their order.
 #[derive(Debug, Clone)]
@@ -44,18 +15,12 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     /// `None` when `text` is no JSON object.
     pub fn parse(text: &'a str) -> Option<Self> {
-        if !text.trim_ascii_start().starts_with('{') {
-            return None;
-        }
-        let mut json = serde_json::Deserializer::from_str(text);
-        let members = json.deserialize_map(Members).ok()?;
-        json.end().ok()?;
-        Some(Self { text, members })
+        Some(Self { text, members: Members::of(text)?.0 })
     }
 
     /// The value of the member so named; the last one if there are several.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.members.iter().rev().find(|member| member.name() == name).map(|member| member.value())
+        self.members.iter().rev().find(|member| member.key == name).map(|member| member.value)
     }
 
     /// A string member's value.
@@ -65,7 +30,7 @@ impl<'a> Object<'a> {
 
     /// The first of `names` that stands here twice, or in another letter case: readers disagree on which of them counts.
     pub fn ambiguous(&self, names: &[&'static str]) -> Option<&'static str> {
-        let count = |name: &str| self.members.iter().filter(|member| member.name().eq_ignore_ascii_case(name)).count();
+        let count = |name: &str| self.members.iter().filter(|member| member.key.eq_ignore_ascii_case(name)).count();
         names.iter().copied().find(|name| match count(name) {
             0 => false,
             1 => self.get(name).is_none(),
@@ -77,7 +42,7 @@ impl<'a> Object<'a> {
     pub fn rewritten(&self, keep: impl Fn(&str) -> bool, more: &[&str]) -> String {
         let mut out = String::with_capacity(self.text.len() + 64);
         out.push('{');
-        let kept = self.members.iter().filter(|member| keep(&member.name())).map(|member| member.text(self.text));
+        let kept = self.members.iter().filter(|member| keep(&member.key)).map(|member| member.text(self.text));
         for (place, member) in more.iter().copied().chain(kept).enumerate() {
             if place > 0 {
                 out.push(',');
@@ -89,24 +54,6 @@ impl<'a> Object<'a> {
     }
 }
 
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = Vec<Member<'de>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some((key, value)) = map.next_entry()? {
-            members.push(Member { key, value });
-        }
-        Ok(members)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +62,7 @@ mod tests {
     fn members_keep_their_text() {
         let text = r#" { "a" : 1e400 , "n\u0061me": "x", "\ud800": {} } "#;
         let object = Object::parse(text).unwrap();
-        let names: Vec<_> = object.members.iter().map(|member| member.name().into_owned()).collect();
+        let names: Vec<_> = object.members.iter().map(|member| member.key.clone().into_owned()).collect();
         assert_eq!(names, ["a", "name", r#""\ud800""#]);
         assert_eq!(object.get("a"), Some("1e400"));
         assert_eq!(object.string("name").as_deref(), Some("x"));

@@ -7,13 +7,23 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+pub(crate) use super::{quoted as quote, unquoted as string};
+
 /// One member of an object, borrowed from its text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Member<'a> {
+pub struct Member<'a> {
     pub key: Cow<'a, str>,
     /// The key as it is written, with its quotes.
     pub key_raw: &'a str,
     pub value: &'a str,
+}
+
+impl<'a> Member<'a> {
+    /// Key and value as they are written in `whole`, the text of the object.
+    pub fn text(&self, whole: &'a str) -> &'a str {
+        let end = offset(whole, self.value) + self.value.len();
+        &whole[offset(whole, self.key_raw)..end]
+    }
 }
 
 /// The members of one object in their written order, duplicates included.
@@ -72,17 +82,6 @@ pub(crate) fn kind(value: &str) -> Kind {
 /// The elements of an array, or `None` when the text is not one.
 pub(crate) fn elements(text: &str) -> Option<Vec<&str>> {
     serde_json::from_str::<Elements>(text).ok().map(|found| found.0)
-}
-
-/// A string's value, or `None` when the text is no string or holds half a surrogate pair.
-pub(crate) fn string(text: &str) -> Option<Cow<'_, str>> {
-    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') { serde_json::from_str(text).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }
-}
-
-/// A text as a JSON string.
-pub(crate) fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Where `part`, a slice of `whole`, starts in it.
