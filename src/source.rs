@@ -5,6 +5,7 @@ pub mod actor;
 pub mod handshake;
 pub mod launch;
 pub mod link;
+pub mod ready;
 pub mod relist;
 pub mod run;
 pub mod start;

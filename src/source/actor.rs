@@ -9,11 +9,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
+use super::ready::{Due, LIST_GAP, Ready};
 use super::run::Gone;
 use super::start::{self, Started};
 use super::{Ask, Known, SourceEvent, State, Status, Surroundings, relist};
 use crate::call::{Call, CallError, End, ErrorKind};
-use crate::catalog::{Listing, ServerNote};
+use crate::catalog::Listing;
 use crate::config::{EraChoice, SourceConfig};
 use crate::protocol::Era;
 
@@ -28,13 +29,6 @@ const RECOVERED: Duration = Duration::from_secs(20);
 const LAUNCH_GAP: Duration = Duration::from_secs(5);
 /// A call waits for the next launch if that is no further away than this.
 const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
-/// At least this long between two listings.
-const LIST_GAP: Duration = Duration::from_secs(1);
-/// A listing this fresh is not repeated before a name is refused.
-const LIST_FRESH: Duration = Duration::from_secs(3);
-/// The first and the longest wait for a look at the list after calls (real servers change it without a word).
-const LOOK_FIRST: Duration = Duration::from_secs(10);
-const LOOK_MAX: Duration = Duration::from_secs(640);
 /// How many calls may wait for a start.
 const WAITING_MAX: usize = 1024;
 /// Results of the actor's own tasks; there are never more than a few of them.
@@ -58,24 +52,6 @@ enum Phase {
         error: CallError,
         retry_at: Instant,
     },
-}
-
-/// A running source.
-struct Ready {
-    link: Arc<Link>,
-    since: Instant,
-    note: ServerNote,
-    pid: u32,
-    version: String,
-    oddity: Option<String>,
-    /// A listing is being read.
-    listing: bool,
-    /// It must be listed again.
-    dirty: bool,
-    listed_at: Option<Instant>,
-    list_began: Instant,
-    /// The wait for the next look after calls.
-    look_after: Duration,
 }
 
 pub struct Actor {
@@ -188,8 +164,7 @@ impl Actor {
 
     fn list(&mut self, reply: oneshot::Sender<Result<(), CallError>>) {
         if let Phase::Ready(ready) = &mut self.phase {
-            let fresh = ready.listed_at.is_some_and(|at| at.elapsed() < LIST_FRESH);
-            if fresh && !ready.dirty && !ready.listing {
+            if ready.is_fresh() {
                 let _ = reply.send(Ok(()));
                 return;
             }
@@ -294,21 +269,9 @@ impl Actor {
                 self.waiting.push_back((call, Instant::now()));
             }
         }
-        let now = Instant::now();
-        self.say(State::Ready { pid: running.pid, version: greeting.version.clone(), note: None });
-        self.phase = Phase::Ready(Box::new(Ready {
-            link,
-            since: now,
-            note: greeting.note,
-            pid: running.pid,
-            version: greeting.version,
-            oddity: None,
-            listing: false,
-            dirty: true,
-            listed_at: None,
-            list_began: now.checked_sub(LIST_GAP).unwrap_or(now),
-            look_after: LOOK_FIRST,
-        }));
+        let ready = Ready::new(link, running.pid, greeting);
+        self.say(ready.state());
+        self.phase = Phase::Ready(Box::new(ready));
         self.look_after_list();
     }
 
@@ -352,7 +315,7 @@ impl Actor {
 
     fn gone(&mut self, gone: Gone) {
         let uptime = match &self.phase {
-            Phase::Ready(ready) => ready.since.elapsed(),
+            Phase::Ready(ready) => ready.uptime(),
             _ => Duration::ZERO,
         };
         let stopping = matches!(self.phase, Phase::Stopping);
@@ -380,10 +343,9 @@ impl Actor {
     /// Reads the list if it must be read and is not being read.
     fn look_after_list(&mut self) {
         let Phase::Ready(ready) = &mut self.phase else { return };
-        if !ready.dirty || ready.listing || ready.list_began.elapsed() < LIST_GAP {
+        if !ready.begin_list() {
             return;
         }
-        (ready.dirty, ready.listing, ready.list_began) = (false, true, Instant::now());
         let (link, note) = (ready.link.clone(), ready.note.clone());
         let (inner, generation) = (self.inner.clone(), self.generation);
         self.around.tracker.spawn(async move {
@@ -397,10 +359,8 @@ impl Actor {
         ready.listing = false;
         let outcome = match listing {
             Ok(listing) => {
-                ready.listed_at = Some(Instant::now());
-                ready.oddity = listing.incomplete.clone();
                 let changed = self.digest.as_ref() != Some(&listing.digest);
-                ready.look_after = if changed { LOOK_FIRST } else { (ready.look_after * 2).min(LOOK_MAX) };
+                ready.listed(&listing, changed);
                 if changed {
                     self.digest = Some(listing.digest.clone());
                     let (seen, in_force) = oneshot::channel();
@@ -423,7 +383,7 @@ impl Actor {
             }
         };
         let Phase::Ready(ready) = &self.phase else { return };
-        self.say(State::Ready { pid: ready.pid, version: ready.version.clone(), note: ready.oddity.clone() });
+        self.say(ready.state());
         for asker in std::mem::take(&mut self.askers) {
             let _ = asker.send(outcome.clone());
         }
@@ -440,18 +400,10 @@ impl Actor {
             Phase::Starting => self.expire_waiting(now),
             Phase::Ready(ready) => {
                 ready.link.sweep(now);
-                let used = ready.link.idle_since();
-                let looked = ready.listed_at.unwrap_or(ready.since);
-                let since_look = now.saturating_duration_since(looked);
-                if used.is_some_and(|used| used > looked) && since_look >= ready.look_after {
-                    ready.dirty = true;
-                }
-                let last = used.unwrap_or(ready.since).max(looked).max(ready.since);
-                let rested = self.config.idle_stop.is_some_and(|limit| now.saturating_duration_since(last) >= limit);
-                if rested && !ready.listing && ready.link.close_if_idle() {
-                    self.stop_idle();
-                } else {
-                    self.look_after_list();
+                match ready.due(now, self.config.idle_stop) {
+                    Due::Rest if ready.link.close_if_idle() => self.stop_idle(),
+                    Due::List => self.look_after_list(),
+                    _ => {}
                 }
             }
             _ => {}
