@@ -1,4 +1,64 @@
-//! toolrelay.
+//! toolrelay: one MCP entry in front of many. It launches a person's MCP servers (its *sources*), keeps their tool lists
+//! in one deterministic *catalog*, and shows a client a short menu instead of hundreds of schemas; a tool is called by
+//! its own name once its *toolset* is open, and through `call_tool` always.
+//!
+//! # Layout
+//!
+//! From the top to the ground; imports point downwards only (`tests/tidy.rs` holds that).
+//!
+//! ```text
+//! main       arguments -> run -> exit code
+//! cli        one file a command; the only other place that prints
+//! relay      composition root: build (starts nothing) -> spawn -> drain
+//! serve      fronts: how clients' bytes come in and go out
+//! session    one client: its era, its requests in flight, what it is told of changes
+//! menu       the control-plane tools, one file a tool
+//! dispatch   DATA PLANE: a snapshot and a call -> policy -> route, or the reason why not
+//! control    CONTROL PLANE: owns the world; one loop over one event type; publishes snapshots
+//! snapshot   the world at an instant: catalog, sources, open toolsets
+//! source     one actor a source: launch, handshake, states, listing; its live connection
+//! store      what is remembered between runs (SQLite)
+//! call       one request in flight, with its own way back
+//! catalog    pure: listings merged, named, sorted; signatures; search
+//! policy     pure: who may see and call what, and why not
+//! config     sources.toml: one table of keys -> check -> Config
+//! protocol   facts of the protocol's revisions
+//! redact     masking of secrets
+//! wire       bytes: lines, messages seen from outside, frames
+//! name       SourceId, ToolName, ExposedName
+//! ```
+//!
+//! # Life of a call
+//!
+//! ```text
+//! client == serve == session == dispatch ============== source == child
+//!              ^         |  ^       | reads                | events (bounded)
+//!              |         |  +--- snapshot <--- control <---+
+//!              |         +- menu (list, open, find) -> control
+//!              +- list_changed when what the client sees differs
+//! ```
+//!
+//! A line from the client is parsed at its top level only ([`wire::Message`]); `tools/call` is read one level deeper, into
+//! a [`call::CallRequest`] that knows the places of what has to change: the id, the name, the arguments of a dispatched
+//! call, `_meta`. [`dispatch::resolve`] looks the name up in a snapshot. The source's [`source::link::Link`] gives the call
+//! an id of its own and queues the patched bytes. The source's reply finds its call by that id, and goes back over the
+//! call's [`call::ReturnPath`], again as it came but for the id. What has to wait (for memory to be read, for a source to
+//! start or to be listed) waits in [`dispatch::settle`] or in the source's actor, never on this path.
+//!
+//! All of this runs on one thread, so that no message waits for a wake-up of another; what takes long (large messages,
+//! building the catalog, SQLite) goes to threads of its own.
+//!
+//! # Invariants
+//!
+//! - No message of a source or a client is ever parsed into a tree and written again on its way through.
+//! - Nothing is sent to a source that [`dispatch`] has not routed; there is no second way in.
+//! - A call ends exactly once: with a reply, a failure, or silence if its client cancelled it.
+//! - What a source sent before its reply reaches the client before the reply.
+//! - No front waits for a source to answer `initialize`, `server/discover` or `ping`, and none of them starts one.
+//! - Nothing in a name or an order depends on which source came first.
+//! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns.
+//! - Only `cli` prints on stdout, and never while stdout is the wire.
+//! - `catalog`, `policy`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 
 pub mod call;
 pub mod catalog;

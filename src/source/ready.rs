@@ -1,0 +1,111 @@
+//! Owns what is known of one running source: how long it has been up, when it was listed, when it should be looked at
+//! again or stopped. It decides by the clock alone, and does nothing itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::State;
+use super::handshake::Greeting;
+use super::link::Link;
+use crate::catalog::{Listing, ServerNote};
+
+/// At least this long between two listings.
+pub const LIST_GAP: Duration = Duration::from_secs(1);
+/// A listing this fresh is not repeated before a name is refused.
+const LIST_FRESH: Duration = Duration::from_secs(3);
+/// The first and the longest wait for a look at the list after calls (real servers change it without a word).
+const LOOK_FIRST: Duration = Duration::from_secs(10);
+const LOOK_MAX: Duration = Duration::from_secs(640);
+
+/// A running source.
+pub struct Ready {
+    pub link: Arc<Link>,
+    pub note: ServerNote,
+    since: Instant,
+    pid: u32,
+    version: String,
+    /// What is odd about its list, if anything.
+    pub oddity: Option<String>,
+    /// A listing is being read.
+    pub listing: bool,
+    /// It must be listed again.
+    pub dirty: bool,
+    listed_at: Option<Instant>,
+    list_began: Option<Instant>,
+    /// The wait for the next look after calls.
+    look_after: Duration,
+}
+
+/// What is to be done about a running source now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    Nothing,
+    List,
+    /// It has been idle for too long.
+    Rest,
+}
+
+impl Ready {
+    pub fn new(link: Arc<Link>, pid: u32, greeting: Greeting) -> Self {
+        Self {
+            link,
+            note: greeting.note,
+            since: Instant::now(),
+            pid,
+            version: greeting.version,
+            oddity: None,
+            listing: false,
+            dirty: true,
+            listed_at: None,
+            list_began: None,
+            look_after: LOOK_FIRST,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        State::Ready { pid: self.pid, version: self.version.clone(), note: self.oddity.clone() }
+    }
+
+    pub fn uptime(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Whether its list is as good as new.
+    pub fn is_fresh(&self) -> bool {
+        !self.dirty && !self.listing && self.listed_at.is_some_and(|at| at.elapsed() < LIST_FRESH)
+    }
+
+    /// Begins a listing if one is wanted, none is under way, and the last is long enough ago.
+    pub fn begin_list(&mut self) -> bool {
+        let rested = self.list_began.is_none_or(|began| began.elapsed() >= LIST_GAP);
+        if !self.dirty || self.listing || !rested {
+            return false;
+        }
+        (self.dirty, self.listing, self.list_began) = (false, true, Some(Instant::now()));
+        true
+    }
+
+    /// Takes note of a listing; while nothing changes, the looks become rarer.
+    pub fn listed(&mut self, listing: &Listing, changed: bool) {
+        self.listed_at = Some(Instant::now());
+        self.oddity = listing.incomplete.clone();
+        self.look_after = if changed { LOOK_FIRST } else { (self.look_after * 2).min(LOOK_MAX) };
+    }
+
+    /// What is due at `now`.
+    pub fn due(&mut self, now: Instant, idle_stop: Option<Duration>) -> Due {
+        let used = self.link.idle_since();
+        let looked = self.listed_at.unwrap_or(self.since);
+        let after_calls = used.is_some_and(|used| used > looked);
+        if after_calls && now.saturating_duration_since(looked) >= self.look_after {
+            self.dirty = true;
+        }
+        let last = used.unwrap_or(self.since).max(self.since);
+        let rested = idle_stop.is_some_and(|limit| now.saturating_duration_since(last) >= limit);
+        match (self.listing, self.dirty) {
+            (false, true) => Due::List,
+            (false, false) if rested => Due::Rest,
+            _ => Due::Nothing,
+        }
+    }
+}
