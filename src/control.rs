@@ -2,8 +2,8 @@
 //! It carries no call and never waits for a source.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -40,20 +40,22 @@ enum Event {
 pub struct Control {
     events: mpsc::Sender<Event>,
     pub snapshots: Snapshots,
-    /// Whether anybody has really used the relay yet.
-    awake: Arc<AtomicBool>,
+    /// When somebody first really used the relay.
+    woken: Arc<OnceLock<Instant>>,
 }
 
 impl Control {
     /// Called with a client's first real request: reads the remembered listings, and lists sources never seen before, in
     /// the background. A client that only asks who is there starts nothing.
     pub fn wake(&self) {
-        if self.awake.swap(true, Ordering::Relaxed) {
-            return;
+        if self.woken.get().is_none() && self.events.try_send(Event::Wake).is_ok() {
+            let _ = self.woken.set(Instant::now());
         }
-        if self.events.try_send(Event::Wake).is_err() {
-            self.awake.store(false, Ordering::Relaxed);
-        }
+    }
+
+    /// How long the relay has been in use.
+    pub fn awake_for(&self) -> Duration {
+        self.woken.get().map(Instant::elapsed).unwrap_or_default()
     }
 
     /// Opens or closes a toolset; tells whether that changed anything. The snapshot shows it when this returns.
@@ -142,7 +144,7 @@ impl World {
             unstarted,
             from_sources,
         };
-        (world, Control { events: sender, snapshots: Snapshots::new(snapshots), awake: Arc::default() })
+        (world, Control { events: sender, snapshots: Snapshots::new(snapshots), woken: Arc::default() })
     }
 
     /// Takes events until the relay ends. Events that have come in together are answered by one snapshot.

@@ -87,10 +87,14 @@ impl Session {
     /// Takes one line from the client.
     pub async fn receive(self: &Arc<Self>, line: Line) {
         match line {
-            Line::Whole(bytes) => match wire::parse(bytes).await {
-                Ok(message) => self.message(message),
-                Err((why, bytes)) => self.unreadable(&why, &bytes),
-            },
+            Line::Whole(bytes) => {
+                let session = self.clone();
+                let handler = move |bytes| match Message::parse(bytes) {
+                    Ok(message) => session.message(message),
+                    Err((why, bytes)) => session.unreadable(&why, &bytes),
+                };
+                wire::handle(bytes, handler).await;
+            }
             Line::TooLong { head, length, .. } => {
                 let text = format!("the message has {length} bytes, more than `max_message_mib` in [relay] allows");
                 self.error(&salvaged(&head), protocol::INVALID_REQUEST, &text, None);

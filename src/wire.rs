@@ -14,7 +14,9 @@ pub use outbox::{Closed, Outbox, Piece};
 
 use std::borrow::Cow;
 
-/// A message from this size on is parsed on a thread of its own, so that it never holds up the small ones of others.
+use ::bytes::Bytes;
+
+/// A message from this size on is handled on a thread of its own, so that it never holds up the small ones of others.
 pub const LARGE_MESSAGE: usize = 256 * 1024;
 
 /// `text` as a JSON string literal, quotes included.
@@ -32,10 +34,14 @@ pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Parses a line, on a thread of its own where it is large.
-pub async fn parse(bytes: bytes::Bytes) -> Result<Message, (Unreadable, bytes::Bytes)> {
+/// Handles one line: at once where it is small, else on a thread of its own, while the messages of others go on. Either
+/// way it has been handled when this returns, so the order of a connection's lines is kept.
+pub async fn handle<T: Send + 'static>(bytes: Bytes, handler: impl FnOnce(Bytes) -> T + Send + 'static) -> T {
     if bytes.len() < LARGE_MESSAGE {
-        return Message::parse(bytes);
+        return handler(bytes);
     }
-    tokio::task::spawn_blocking(move || Message::parse(bytes)).await.expect("BUG: parsing never panics")
+    match tokio::task::spawn_blocking(move || handler(bytes)).await {
+        Ok(handled) => handled,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }

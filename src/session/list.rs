@@ -14,7 +14,7 @@ use crate::protocol;
 use crate::snapshot::{Principal, Snapshot};
 use crate::wire::{Message, Object};
 
-/// How long `eager` waits for sources that have never been listed.
+/// How long after the first use `eager` waits for sources that have never been listed.
 const FIRST_LISTING: Duration = Duration::from_secs(3);
 
 impl Session {
@@ -26,7 +26,8 @@ impl Session {
             return self.error(&id, protocol::INVALID_PARAMS, text, None);
         }
         let snapshot = self.around.control.snapshots.now();
-        if is_ready(&snapshot, &self.principal) {
+        let waited = self.around.control.awake_for() >= FIRST_LISTING;
+        if is_ready(&snapshot, &self.principal, waited) {
             return self.result(&id, &tools_json(&snapshot, &self.principal, style), style);
         }
         let session = self.clone();
@@ -48,7 +49,7 @@ impl Session {
         }
         let mut snapshots = self.around.control.snapshots.watch();
         let pending = |snapshot: &Arc<Snapshot>| snapshot.catalog.is_loaded() && !awaits_first(snapshot);
-        let waited = tokio::time::timeout(FIRST_LISTING, async {
+        let waited = tokio::time::timeout(FIRST_LISTING.saturating_sub(self.around.control.awake_for()), async {
             loop {
                 if pending(&snapshots.borrow_and_update()) {
                     return;
@@ -72,10 +73,10 @@ fn awaits_first(snapshot: &Snapshot) -> bool {
 }
 
 /// Whether the list can be given at once: nothing in it has still to be read.
-fn is_ready(snapshot: &Snapshot, principal: &Principal) -> bool {
+fn is_ready(snapshot: &Snapshot, principal: &Principal, waited: bool) -> bool {
     let config = &snapshot.config.relay;
     match config.exposure {
-        Exposure::Eager => snapshot.catalog.is_loaded() && !awaits_first(snapshot),
+        Exposure::Eager => snapshot.catalog.is_loaded() && (waited || !awaits_first(snapshot)),
         Exposure::Toolsets => {
             let shows =
                 !config.always_visible.is_empty() || snapshot.open.get(principal).is_some_and(|open| !open.is_empty());

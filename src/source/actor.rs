@@ -262,6 +262,9 @@ impl Actor {
             let _ = self.around.events.send(event).await;
         }
         let link = running.link.clone();
+        if greeting.era == Era::Modern {
+            link.listen();
+        }
         self.follow(&link, running.gone);
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         for (call, _) in std::mem::take(&mut self.waiting) {

@@ -85,7 +85,7 @@ pub async fn launch(settings: &Launch, lookup: impl Lookup + Send + 'static) -> 
 }
 
 fn start(resolved: Resolved, depth: u32) -> Result<Launched, LaunchError> {
-    let mut command = Command::new(&resolved.command);
+    let mut command = Command::new(program(&resolved));
     command.args(&resolved.args).env_clear().envs(resolved.env.iter().map(|(name, value)| (name, value)));
     command.env(DEPTH_VARIABLE, depth.to_string());
     if let Some(cwd) = &resolved.cwd {
@@ -103,6 +103,19 @@ fn start(resolved: Resolved, depth: u32) -> Result<Launched, LaunchError> {
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_SIZE);
     }
     Ok(Launched { process: Process::new(child), stdin, stdout, stderr, secrets: resolved.secrets })
+}
+
+/// The program as the system wants it named. Windows finds only `.exe` by a bare name; `npx` and its like are `.cmd`.
+#[cfg(windows)]
+fn program(resolved: &Resolved) -> std::path::PathBuf {
+    let path = resolved.env.iter().find(|(name, _)| name.eq_ignore_ascii_case("PATH")).map(|(_, value)| value);
+    let cwd = resolved.cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+    which::which_in(&resolved.command, path, cwd).unwrap_or_else(|_| resolved.command.clone().into())
+}
+
+#[cfg(not(windows))]
+fn program(resolved: &Resolved) -> &str {
+    &resolved.command
 }
 
 fn refused(resolved: &Resolved, error: io::Error) -> LaunchError {

@@ -167,6 +167,21 @@ impl Link {
         receiver
     }
 
+    /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,
+    /// so nobody waits for its answer.
+    pub fn listen(&self) {
+        let id = {
+            let mut table = self.lock();
+            table.last_id += 1;
+            table.last_id
+        };
+        let _ = self.outbox.send_text(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
+             {{\"toolsListChanged\":true}},\"_meta\":{}}}}}",
+            protocol::modern_meta()
+        ));
+    }
+
     /// One notification of the relay's own; `params` may be empty.
     pub fn notify(&self, method: &str, params: &str) {
         let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
@@ -287,7 +302,10 @@ impl Link {
     /// Ends calls that are over their limits, and tells the source.
     pub fn sweep(&self, now: Instant) {
         let mut over = Vec::new();
-        for (id, entry) in &self.lock().pending {
+        let mut table = self.lock();
+        // Questions that nobody waits for any more.
+        table.pending.retain(|_, entry| !matches!(entry, Pending::Own(answer) if answer.is_closed()));
+        for (id, entry) in &table.pending {
             if let Pending::Call { call, since, heard, sent } = entry {
                 let (idle, total) = (now.duration_since(*heard), now.duration_since(*since));
                 if idle >= call.limits.idle || total >= call.limits.total {
@@ -295,6 +313,7 @@ impl Link {
                 }
             }
         }
+        drop(table);
         over.sort_unstable();
         for (id, sent, hard) in over {
             let Some(Pending::Call { call, since, .. }) = self.take(id) else { continue };

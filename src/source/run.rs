@@ -103,12 +103,16 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
     }
 }
 
-async fn take_line(link: &Link, tail: &StderrTail, line: Line) -> Result<Option<Arc<Outbox>>, String> {
+async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Result<Option<Arc<Outbox>>, String> {
     match line {
-        Line::Whole(bytes) => match wire::parse(bytes).await {
-            Ok(message) => Ok(link.receive(&message)),
-            Err((why, bytes)) => stray_line(link, tail, &why, &bytes),
-        },
+        Line::Whole(bytes) => {
+            let (link, tail) = (link.clone(), tail.clone());
+            let handler = move |bytes| match Message::parse(bytes) {
+                Ok(message) => Ok(link.receive(&message)),
+                Err((why, bytes)) => stray_line(&link, &tail, &why, &bytes),
+            };
+            wire::handle(bytes, handler).await
+        }
         Line::TooLong { head, tail: end, length } => {
             let why = format!("the message has {length} bytes, more than `max_message_mib` of the relay allows");
             tracing::warn!(length, "message over the limit skipped");
