@@ -52,6 +52,8 @@ pub enum ErrorKind {
     Exited,
     Busy,
     Cancelled,
+    /// The source's own JSON-RPC error, where it cannot be passed on as one (within a batch).
+    SourceError,
 }
 
 impl ErrorKind {
@@ -67,6 +69,7 @@ impl ErrorKind {
             Self::Exited => "exited",
             Self::Busy => "busy",
             Self::Cancelled => "cancelled",
+            Self::SourceError => "source_error",
         }
     }
 }
@@ -102,6 +105,34 @@ impl CallError {
             input_schema: None,
             cause: None,
         }))
+    }
+
+    /// In words, for a model: what, why, and what to do.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}. {}.", self.message, self.hint);
+        if !self.similar.is_empty() {
+            text.push_str(&format!(" Similar: {}.", self.similar.join(", ")));
+        }
+        if let Some(schema) = &self.input_schema {
+            text.push_str(&format!(" Its input schema: {schema}"));
+        }
+        text
+    }
+
+    /// As the contract has it: `{kind, source?, tool?, message, hint, similar?, inputSchema?, sourceError?}`.
+    pub fn to_json(&self) -> String {
+        let mut members = vec![format!("\"kind\":{}", quoted(self.kind.as_str()))];
+        members.extend(self.source.as_ref().map(|source| format!("\"source\":{}", quoted(source))));
+        members.extend(self.tool.as_ref().map(|tool| format!("\"tool\":{}", quoted(tool))));
+        members.push(format!("\"message\":{}", quoted(&self.message)));
+        members.push(format!("\"hint\":{}", quoted(&self.hint)));
+        if !self.similar.is_empty() {
+            let similar: Vec<_> = self.similar.iter().map(|name| quoted(name)).collect();
+            members.push(format!("\"similar\":[{}]", similar.join(",")));
+        }
+        members.extend(self.input_schema.as_ref().map(|schema| format!("\"inputSchema\":{schema}")));
+        members.extend(self.cause.as_ref().map(|cause| format!("\"sourceError\":{cause}")));
+        format!("{{{}}}", members.join(","))
     }
 
     /// The same failure with the source and the tool it concerns.

@@ -41,8 +41,36 @@ pub struct RelayConfig {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Exposure {
+    /// A menu that opens drawers.
     Toolsets,
+    /// A search that activates what it finds.
+    Progressive,
+    /// A search, and loading of named tools.
+    Lazy,
+    /// A search and the dispatcher; nothing more ever appears.
+    MetaOnly,
+    /// Every permitted tool.
     Eager,
+}
+
+impl Exposure {
+    pub const ALL: &'static [Self] = &[Self::Toolsets, Self::Progressive, Self::Lazy, Self::MetaOnly, Self::Eager];
+
+    /// The name in `sources.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Toolsets => "toolsets",
+            Self::Progressive => "progressive",
+            Self::Lazy => "lazy",
+            Self::MetaOnly => "meta-only",
+            Self::Eager => "eager",
+        }
+    }
+
+    /// The exposure so named.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|exposure| exposure.name() == name)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::catalog::toolset::{Outline, ToolsetSpec};
 use crate::catalog::{Catalog, Listing, Toolset};
 use crate::config::{Config, SourceEntry, Start, ToolRules};
 use crate::name::SourceId;
-use crate::snapshot::{OpenToolsets, Principal, Snapshot, Snapshots};
+use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots};
 use crate::source::{Source, SourceEvent};
 use crate::store::{Kept, Key, Recalled, Remembered, Store};
 
@@ -24,13 +24,14 @@ const EVENTS: usize = 256;
 enum Event {
     /// Somebody uses the relay.
     Wake,
+    /// Somebody wants to know what is remembered.
+    Recall,
     Source(SourceEvent),
     /// Listings of earlier runs have been read.
     Recalled(Vec<(Key, Listing)>),
-    SetOpen {
+    Open {
         principal: Principal,
-        toolset: SourceId,
-        open: bool,
+        change: Change,
         done: oneshot::Sender<bool>,
     },
 }
@@ -53,15 +54,20 @@ impl Control {
         }
     }
 
+    /// Reads the remembered listings, and starts nothing.
+    pub fn recall(&self) {
+        let _ = self.events.try_send(Event::Recall);
+    }
+
     /// How long the relay has been in use.
     pub fn awake_for(&self) -> Duration {
         self.woken.get().map(Instant::elapsed).unwrap_or_default()
     }
 
-    /// Opens or closes a toolset; tells whether that changed anything. The snapshot shows it when this returns.
-    pub async fn set_open(&self, principal: &Principal, toolset: &SourceId, open: bool) -> bool {
+    /// Opens or closes; tells whether that changed anything. The snapshot shows it when this returns.
+    pub async fn open(&self, principal: &Principal, change: Change) -> bool {
         let (done, changed) = oneshot::channel();
-        let event = Event::SetOpen { principal: principal.clone(), toolset: toolset.clone(), open, done };
+        let event = Event::Open { principal: principal.clone(), change, done };
         self.events.send(event).await.is_ok() && changed.await.unwrap_or(false)
     }
 }
@@ -71,7 +77,7 @@ pub struct World {
     config: Arc<Config>,
     sources: Arc<BTreeMap<SourceId, Source>>,
     toolsets: BTreeMap<SourceId, Arc<Toolset>>,
-    open: OpenToolsets,
+    open: OpenByPrincipal,
     store: Store,
     publish: watch::Sender<Arc<Snapshot>>,
     events: mpsc::Receiver<Event>,
@@ -79,7 +85,7 @@ pub struct World {
     tell: mpsc::WeakSender<Event>,
     tracker: TaskTracker,
     /// Remembered listings not yet read.
-    unread: Vec<Key>,
+    unread: Option<Vec<Key>>,
     /// To be started when the relay is first used: sources nothing is remembered of, and those wanted at the start.
     unstarted: Vec<Source>,
     from_sources: mpsc::Receiver<SourceEvent>,
@@ -110,12 +116,11 @@ impl World {
             }
             toolsets.insert(toolset.id.clone(), Arc::new(toolset));
         }
-        let mut open = OpenToolsets::new();
+        let mut open = OpenByPrincipal::new();
         if config.relay.remember {
-            for (principal, toolset) in &recalled.open {
-                if let Some((id, _)) = toolsets.get_key_value(toolset.as_str()) {
-                    open.entry(Principal(principal.as_str().into())).or_default().insert(id.clone());
-                }
+            for (principal, name) in &recalled.open {
+                let opened = open.entry(Principal(principal.as_str().into())).or_default();
+                opened.recall(name, |id| toolsets.get_key_value(id).map(|(id, _)| id.clone()));
             }
         }
         let catalog = Catalog::build(toolsets.values().cloned().collect());
@@ -140,7 +145,7 @@ impl World {
             events,
             tell,
             tracker,
-            unread,
+            unread: Some(unread),
             unstarted,
             from_sources,
         };
@@ -168,10 +173,14 @@ impl World {
     }
 
     async fn apply(&mut self, batch: Vec<Event>) {
-        let (mut listings, mut seen, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut listings, mut seen, mut opened, mut recalled) = (Vec::new(), Vec::new(), Vec::new(), false);
         for event in batch {
             match event {
-                Event::Wake => self.wake(),
+                Event::Wake => {
+                    self.recall();
+                    self.start_unknown();
+                }
+                Event::Recall => self.recall(),
                 Event::Source(SourceEvent::Listed { source, listing, seen: told }) => {
                     listings.push((source, *listing, true));
                     seen.push(told);
@@ -181,13 +190,14 @@ impl World {
                         self.store.keep_era(key, era);
                     }
                 }
-                Event::Recalled(recalled) => self.take_recalled(recalled, &mut listings),
-                Event::SetOpen { principal, toolset, open, done } => {
-                    opened.push((done, self.set_open(&principal, &toolset, open)));
+                Event::Recalled(found) => {
+                    recalled = true;
+                    self.take_recalled(found, &mut listings);
                 }
+                Event::Open { principal, change, done } => opened.push((done, self.open(&principal, change))),
             }
         }
-        let relisted = !listings.is_empty();
+        let relisted = recalled || !listings.is_empty();
         if relisted {
             self.rebuild(listings).await;
         } else if opened.iter().any(|(_, changed)| *changed) {
@@ -201,8 +211,8 @@ impl World {
         }
     }
 
-    fn wake(&mut self) {
-        let keys = std::mem::take(&mut self.unread);
+    fn recall(&mut self) {
+        let Some(keys) = self.unread.take() else { return };
         let (store, tell) = (self.store.clone(), self.tell.clone());
         self.tracker.spawn(async move {
             let listings = if keys.is_empty() { Vec::new() } else { store.load(keys).await };
@@ -210,6 +220,9 @@ impl World {
                 let _ = tell.send(Event::Recalled(listings)).await;
             }
         });
+    }
+
+    fn start_unknown(&mut self) {
         for source in std::mem::take(&mut self.unstarted) {
             self.tracker.spawn(async move {
                 if let Err(error) = source.list().await {
@@ -221,6 +234,7 @@ impl World {
 
     /// Listings of earlier runs fill only those toolsets that nothing newer has filled.
     fn take_recalled(&mut self, recalled: Vec<(Key, Listing)>, listings: &mut Vec<(SourceId, Listing, bool)>) {
+        let mut forgotten = Vec::new();
         for (key, listing) in recalled {
             let current = self.toolsets.get(key.id.as_str()).filter(|toolset| !toolset.loaded);
             if let Some(toolset) = current {
@@ -228,23 +242,29 @@ impl World {
             }
         }
         // What the memory promised and did not hold is as good as never listed.
-        for entry in &self.config.sources {
+        let config = self.config.clone();
+        for entry in &config.sources {
             let id = id_of(entry);
-            let missing = self.toolsets.get(id).is_some_and(|toolset| !toolset.loaded)
-                && !listings.iter().any(|(source, ..)| source == id);
-            if missing {
-                listings.push((id.clone(), Listing::new([], Default::default(), None), false));
+            let promised = self.toolsets.get(id).is_some_and(|toolset| !toolset.loaded);
+            if promised && !listings.iter().any(|(source, ..)| source == id) {
+                self.toolsets.insert(id.clone(), Arc::new(with_spec(entry, Toolset::unlisted)));
+                forgotten.extend(self.sources.get(id).cloned());
             }
+        }
+        for source in forgotten {
+            self.tracker.spawn(async move { source.forget().await });
         }
     }
 
-    fn set_open(&mut self, principal: &Principal, toolset: &SourceId, open: bool) -> bool {
-        let toolsets = self.open.entry(principal.clone()).or_default();
-        let changed = if open { toolsets.insert(toolset.clone()) } else { toolsets.remove(toolset) };
-        if changed && self.config.relay.remember {
-            self.store.keep_open(&principal.0, toolset.as_str(), open);
+    fn open(&mut self, principal: &Principal, change: Change) -> bool {
+        let open = !matches!(change, Change::Close(_));
+        let changed = self.open.entry(principal.clone()).or_default().apply(change);
+        if self.config.relay.remember {
+            for name in &changed {
+                self.store.keep_open(&principal.0, name, open);
+            }
         }
-        changed
+        !changed.is_empty()
     }
 
     fn entry(&self, id: &str) -> Option<&SourceEntry> {

@@ -1,8 +1,6 @@
 //! The data plane: which source's tool a call means, and whether it may be made. Reads snapshots only.
 //! It never changes the world; where a refusal might be out of date it has the source listed again first.
 
-use std::sync::Arc;
-
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Entry, Toolset};
 use crate::config::{CallLimits, Unlisted};
@@ -19,12 +17,14 @@ pub struct Route {
 }
 
 /// What a client asks for, as it put it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Asked {
     /// A directly exposed name.
     Direct(String),
     /// Through `call_tool`; the source may be left out where it is unambiguous.
     Dispatched { source: Option<String>, tool: String },
+    /// It could not be read, for this reason.
+    Unreadable(CallError),
 }
 
 /// What a snapshot says about a call.
@@ -49,6 +49,7 @@ pub fn resolve(snapshot: &Snapshot, asked: &Asked) -> Resolved {
         Asked::Direct(name) => resolve_direct(snapshot, name),
         Asked::Dispatched { source: Some(source), tool } => resolve_named(snapshot, source, tool),
         Asked::Dispatched { source: None, tool } => resolve_bare(snapshot, tool),
+        Asked::Unreadable(error) => Resolved::Refused(error.clone()),
     }
 }
 
@@ -244,9 +245,4 @@ fn route(snapshot: &Snapshot, entry: &Entry) -> Resolved {
         None => config.limits,
     };
     Resolved::Route(Route { source: source.clone(), tool: entry.tool.clone(), limits })
-}
-
-/// The entry a route leads to, if the source lists it.
-pub fn entry<'a>(snapshot: &'a Arc<Snapshot>, source: &str, tool: &str) -> Option<&'a Entry> {
-    snapshot.catalog.find(source, tool)
 }

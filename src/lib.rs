@@ -13,6 +13,7 @@
 //! serve      fronts: how clients' bytes come in and go out
 //! session    one client: its era, its requests in flight, what it is told of changes
 //! menu       the control-plane tools, one file a tool
+//! perform    a call for somebody who waits: batches, the command line
 //! dispatch   DATA PLANE: a snapshot and a call -> policy -> route, or the reason why not
 //! control    CONTROL PLANE: owns the world; one loop over one event type; publishes snapshots
 //! snapshot   the world at an instant: catalog, sources, open toolsets
@@ -68,6 +69,7 @@ pub mod control;
 pub mod dispatch;
 pub mod menu;
 pub mod name;
+pub mod perform;
 pub mod policy;
 pub mod protocol;
 pub mod redact;

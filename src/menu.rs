@@ -1,12 +1,16 @@
 //! Owns the control-plane tools: one file a tool, and the one table of which are shown in which exposure.
 //! It changes nothing itself; what changes the world is asked of [`crate::control`].
 
+pub mod batch;
+mod batch_call;
+mod batch_status;
 pub mod call_tool;
 mod disable_toolset;
 mod enable_toolset;
 mod find_tools;
 mod list_sources;
 mod list_toolsets;
+mod load_tools;
 pub mod text;
 
 use serde::Serialize;
@@ -18,6 +22,7 @@ use crate::config::Exposure;
 use crate::control::Control;
 use crate::snapshot::{Principal, Snapshot};
 use crate::wire::quoted;
+use batch::Batches;
 
 /// The dispatcher: the one control-plane tool that is no tool of the relay's own but the way to every other.
 pub const CALL_TOOL: &str = "call_tool";
@@ -25,6 +30,7 @@ pub const CALL_TOOL: &str = "call_tool";
 /// Who asks, and of what world.
 pub struct Context<'a> {
     pub control: &'a Control,
+    pub batches: &'a Batches,
     pub principal: &'a Principal,
 }
 
@@ -80,7 +86,15 @@ const MENU: &[Own] = &[
         description: find_tools::description,
         schema: find_tools::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Toolsets, Exposure::Eager],
+        shown_in: Exposure::ALL,
+    },
+    Own {
+        name: "load_tools",
+        title: "Load tools",
+        description: load_tools::description,
+        schema: load_tools::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Lazy],
     },
     Own {
         name: CALL_TOOL,
@@ -88,7 +102,23 @@ const MENU: &[Own] = &[
         description: call_tool::description,
         schema: call_tool::SCHEMA,
         read_only: false,
-        shown_in: &[Exposure::Toolsets, Exposure::Eager],
+        shown_in: Exposure::ALL,
+    },
+    Own {
+        name: "batch_call",
+        title: "Call several tools",
+        description: batch_call::description,
+        schema: batch_call::SCHEMA,
+        read_only: false,
+        shown_in: &[Exposure::Lazy, Exposure::MetaOnly],
+    },
+    Own {
+        name: "batch_status",
+        title: "See after a batch",
+        description: batch_status::description,
+        schema: batch_status::SCHEMA,
+        read_only: true,
+        shown_in: &[Exposure::Lazy, Exposure::MetaOnly],
     },
 ];
 
@@ -129,6 +159,9 @@ pub async fn run(context: &Context<'_>, name: &str, arguments: Option<&str>) -> 
         "enable_toolset" => enable_toolset::run(context, arguments).await,
         "disable_toolset" => disable_toolset::run(context, arguments).await,
         "find_tools" => find_tools::run(context, arguments).await,
+        "load_tools" => load_tools::run(context, arguments).await,
+        "batch_call" => batch_call::run(context, arguments).await,
+        "batch_status" => batch_status::run(context, arguments).await,
         other => unreachable!("BUG: `{other}` is no tool of the relay's own"),
     }
 }
@@ -177,18 +210,13 @@ impl<'a> ToolsetLine<'a> {
             id,
             provider: &toolset.provider,
             status: snapshot.source(id).map_or("dormant", |source| source.status().state.name()),
-            enabled: is_enabled(snapshot, principal, id),
+            enabled: snapshot.is_open(principal, id),
             read_only: toolset.read_only,
             tools: toolset.count,
             withheld: toolset.withheld_count,
             summary: &toolset.summary,
         }
     }
-}
-
-/// Whether a toolset's tools are shown directly to the principal.
-fn is_enabled(snapshot: &Snapshot, principal: &Principal, toolset: &str) -> bool {
-    snapshot.config.relay.exposure == Exposure::Eager || snapshot.is_open(principal, toolset)
 }
 
 /// The toolset so named, or an error that says which there are.

@@ -1,7 +1,7 @@
 //! Owns the facts of the protocol's revisions: versions, error codes, hop-owned `_meta` keys, and the relay's own identity.
 //! It holds no state and no connection.
 
-use crate::wire::quoted;
+use crate::wire::{Object, quoted};
 
 /// The revision without a handshake, with per-request `_meta` (SEP-2575).
 pub const MODERN: &str = "2026-07-28";
@@ -62,4 +62,16 @@ pub fn modern_meta_members() -> [&'static str; 3] {
 /// `_meta` of the relay's own requests to a modern source.
 pub fn modern_meta() -> String {
     format!("{{{}}}", modern_meta_members().join(","))
+}
+
+/// The `_meta` member of a result without what belongs to the hop, if there is any of that: the member's text, empty where
+/// nothing is left of it.
+pub fn meta_without_hop(result: &Object<'_>) -> Option<String> {
+    let meta = result.get("_meta").and_then(Object::parse)?;
+    let hop_owned = |name: &str| name.starts_with(META_PREFIX);
+    if !meta.members.iter().any(|member| hop_owned(&member.key)) {
+        return None;
+    }
+    let text = meta.rewritten(|name| !hop_owned(name), &[]);
+    Some(if text == "{}" { String::new() } else { format!("\"_meta\":{text}") })
 }

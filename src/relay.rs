@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::control::{Control, World, key_of};
+use crate::menu::batch::Batches;
 use crate::session;
 use crate::source::launch::{GRACE, GRACE_AT_EXIT};
 use crate::source::{Known, Source, SourceEvent, Surroundings};
@@ -26,6 +27,7 @@ const DRAIN: Duration = Duration::from_millis(1900);
 pub struct Relay {
     pub config: Arc<Config>,
     pub control: Control,
+    batches: Batches,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
     around: Surroundings,
@@ -79,7 +81,8 @@ impl Built {
         let (world, control) =
             World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
-        Arc::new(Relay { config, control, tracker, shutdown, around, store })
+        let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
+        Arc::new(Relay { config, batches, control, tracker, shutdown, around, store })
     }
 }
 
@@ -88,6 +91,7 @@ impl Relay {
     pub fn surroundings(&self) -> session::Surroundings {
         session::Surroundings {
             control: self.control.clone(),
+            batches: self.batches.clone(),
             tracker: self.tracker.clone(),
             shutdown: self.shutdown.clone(),
         }

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::call::Ticket;
 use crate::control::Control;
+use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
@@ -25,6 +26,7 @@ use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted}
 #[derive(Clone)]
 pub struct Surroundings {
     pub control: Control,
+    pub batches: Batches,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
 }

@@ -121,6 +121,8 @@ pub enum Ask {
     Call(Box<Call>),
     /// List again unless that was done just now, starting the source if need be.
     List(oneshot::Sender<Result<(), CallError>>),
+    /// What was remembered of its list is lost.
+    Forget,
 }
 
 /// A source as everyone else sees it. Cheap to clone.
@@ -208,6 +210,13 @@ impl Source {
             return Err(self.closed());
         }
         done.await.unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    /// Its remembered list is lost: the next listing counts as new, whatever it says.
+    pub async fn forget(&self) {
+        if let Some(door) = &self.door {
+            let _ = door.inbox.send(Ask::Forget).await;
+        }
     }
 
     /// Why this source takes no calls whatever happens; `None` if it may be called.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up: a module may use those before it.
 const FLOORS: &[&str] = &[
     "name", "wire", "redact", "protocol", "config", "policy", "catalog", "call", "store", "source", "snapshot",
-    "control", "dispatch", "menu", "session", "serve", "relay", "cli",
+    "control", "dispatch", "perform", "menu", "session", "serve", "relay", "cli",
 ];
 /// Neighbours that do not know each other all the same.
 const STRANGERS: &[(&str, &str)] = &[("dispatch", "control")];

@@ -165,11 +165,7 @@ fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
     };
     let mib = usize::try_from(values.whole("max_message_mib")).unwrap_or(usize::MAX);
     RelayConfig {
-        exposure: if values.text("exposure").as_deref() == Some("eager") {
-            Exposure::Eager
-        } else {
-            Exposure::Toolsets
-        },
+        exposure: values.text("exposure").and_then(|word| Exposure::named(&word)).unwrap_or(Exposure::Toolsets),
         always_visible: values.texts("always_visible"),
         menu: values.texts("menu"),
         state_dir: values.folder("state_dir"),

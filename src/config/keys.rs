@@ -25,10 +25,9 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
-    /// One of these words; `planned` are known and refused.
+    /// One of these words.
     Word {
         works: &'static [&'static str],
-        planned: &'static [&'static str],
     },
     /// A list of these words that must have `must` unless it is empty.
     Words {
@@ -100,9 +99,11 @@ const DROP_KEY: &str = "remove this key; sources are programs started with `comm
 pub static RELAY: &[Key] = &[
     key(
         "exposure",
-        Kind::Word { works: &["toolsets", "eager"], planned: &["progressive", "lazy", "meta-only"] },
+        Kind::Word { works: &["toolsets", "progressive", "lazy", "meta-only", "eager"] },
         Standard::Word("toolsets"),
-        "What clients see at first: `toolsets` (a menu that opens drawers) or `eager` (every permitted tool).",
+        "What clients see at first: `toolsets` (a menu that opens drawers), `progressive` (a search that activates what it \
+         finds), `lazy` (a search, and loading of named tools), `meta-only` (a search and the dispatcher) or `eager` (every \
+         permitted tool).",
     ),
     key(
         "always_visible",
@@ -112,10 +113,7 @@ pub static RELAY: &[Key] = &[
     ),
     key(
         "menu",
-        Kind::Words {
-            works: &["list_sources", "list_toolsets", "enable_toolset", "disable_toolset", "find_tools", "call_tool"],
-            must: "call_tool",
-        },
+        Kind::Words { works: crate::name::RESERVED, must: "call_tool" },
         Standard::EmptyList,
         "Which of the relay's own tools to show; empty = those of the exposure. `call_tool` cannot be left out.",
     ),
@@ -186,7 +184,7 @@ pub static SOURCE: &[Key] = &[
     key("deny", Kind::Globs, Standard::EmptyList, "Globs of the tools to withhold; wins over `allow`."),
     key(
         "start",
-        Kind::Word { works: &["on-demand", "at-start"], planned: &[] },
+        Kind::Word { works: &["on-demand", "at-start"] },
         Standard::Word("on-demand"),
         "When it is started: with the first call that needs it, or with the relay.",
     ),
@@ -218,13 +216,13 @@ pub static SOURCE: &[Key] = &[
     ),
     key(
         "unlisted",
-        Kind::Word { works: &["refuse", "forward"], planned: &[] },
+        Kind::Word { works: &["refuse", "forward"] },
         Standard::Word("refuse"),
         "What becomes of a call to a tool that it does not list.",
     ),
     key(
         "era",
-        Kind::Word { works: &["auto", "modern", "legacy"], planned: &[] },
+        Kind::Word { works: &["auto", "modern", "legacy"] },
         Standard::Word("auto"),
         "Which revisions of the protocol to speak: 2026-07-28 and later (`modern`), those before, or find out.",
     ),

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::InheritEnv;
-use super::fault::{Faults, did_you_mean, dotted, listed};
+use super::fault::{Faults, did_you_mean, dotted};
 use super::keys::{FOREIGN, Key, Kind, PREFIX_MAX, Standard, Status, TOOL, names};
 use super::lookup::Lookup;
 use super::template::{Template, from_base};
@@ -72,7 +72,7 @@ impl Reader<'_> {
             (Kind::Whole { min, max }, DeValue::Integer(digits)) => {
                 self.whole(place, &at, digits, min, max).map(Value::Whole)
             }
-            (Kind::Word { works, planned }, DeValue::String(word)) => self.word(place, &at, word, works, planned),
+            (Kind::Word { works }, DeValue::String(word)) => self.word(place, &at, word, works),
             (Kind::Text, DeValue::String(text)) => self.text(&place.path, &at, text).map(Value::Text),
             (Kind::Prefix, DeValue::String(text)) => self.prefix(place, &at, text),
             (Kind::Folder, DeValue::String(text)) => self.folder(place, &at, text),
@@ -115,23 +115,12 @@ impl Reader<'_> {
         None
     }
 
-    fn word(
-        &mut self,
-        place: &Place<'_>,
-        at: &Span,
-        word: &str,
-        works: &'static [&'static str],
-        planned: &[&str],
-    ) -> Option<Value> {
+    fn word(&mut self, place: &Place<'_>, at: &Span, word: &str, works: &'static [&'static str]) -> Option<Value> {
         if works.contains(&word) {
             return Some(Value::Text(word.to_owned()));
         }
-        let (cause, hint) = if planned.contains(&word) {
-            (format!("`{word}` is not in this version yet"), format!("write one of {}", listed(works)))
-        } else {
-            (format!("`{word}` is none of its words"), did_you_mean(word, "the words are", works))
-        };
-        self.faults.add(at, &place.path, cause, hint);
+        let cause = format!("`{word}` is none of its words");
+        self.faults.add(at, &place.path, cause, did_you_mean(word, "the words are", works));
         None
     }
 

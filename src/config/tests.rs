@@ -186,7 +186,7 @@ tool."two.three" = {}
 #[test]
 fn all_faults_are_told_in_one_run() {
     let text = r#"[relay]
-exposure = "lazy"
+exposure = "lasy"
 max_starting = "8"
 
 [source.github]
@@ -217,7 +217,7 @@ command = "x"
     assert_eq!(
         config.faults,
         [
-            fault(2, 12, "relay.exposure", "`lazy` is not in this version yet", "write one of `toolsets` and `eager`"),
+            fault(2, 12, "relay.exposure", "`lasy` is none of its words", "did you mean `lazy`?"),
             fault(3, 16, "relay.max_starting", "expected a whole number, found a string", "write `max_starting = 8`"),
             fault(7, 1, "source.github.argz", "unknown key", "did you mean `args`?"),
             fault(8, 8, "source.github.args", "expected a list of strings, found a string", "write `args = [\"...\"]`"),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Context, ToolsetLine, json, read, toolset};
 use crate::call::CallError;
 use crate::catalog::Catalog;
+use crate::snapshot::Change;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"}},"required":["toolset"]}"#;
 
@@ -29,10 +30,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     let Arguments { toolset: id } = read("disable_toolset", arguments)?;
     let snapshot = context.control.snapshots.loaded().await;
     let found = toolset(&snapshot, &id)?.id.clone();
-    let changed = context.control.set_open(context.principal, &found, false).await;
+    let before = snapshot.catalog.entries().filter(|entry| entry.source == found);
+    let closed = before.filter(|entry| snapshot.is_shown(context.principal, entry)).count();
+    let changed = context.control.open(context.principal, Change::Close(found.clone())).await;
     let snapshot = context.control.snapshots.now();
     let found = toolset(&snapshot, found.as_str())?;
-    let direct = found.entries.iter().filter(|entry| entry.direct && !entry.hidden).count();
-    let closed = if changed { direct } else { 0 };
+    let closed = if changed { closed } else { 0 };
     Ok(json(&Reply { toolset: ToolsetLine::new(&snapshot, context.principal, found), closed }))
 }

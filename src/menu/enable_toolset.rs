@@ -6,6 +6,7 @@ use super::{Context, ToolsetLine, json, read, text, toolset};
 use crate::call::CallError;
 use crate::catalog::{Catalog, Withheld};
 use crate::menu::find_tools::{Detail, ToolLine};
+use crate::snapshot::Change;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}},"required":["toolset"]}"#;
 /// The JSON of the description is no longer than this.
@@ -48,7 +49,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         // Nothing is known of it yet: an open drawer has to show what is in it.
         source.list().await?;
     }
-    context.control.set_open(context.principal, &found.id, true).await;
+    context.control.open(context.principal, Change::Open(found.id.clone())).await;
     let snapshot = context.control.snapshots.now();
     let found = toolset(&snapshot, found.id.as_str())?;
     let entries = found.entries.iter().filter(|entry| !entry.hidden);

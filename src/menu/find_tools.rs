@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Context, is_enabled, json, read, text, toolset};
+use super::{Context, json, read, text, toolset};
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Entry};
-use crate::snapshot::Snapshot;
+use crate::config::Exposure;
+use crate::snapshot::{Change, Snapshot};
 use crate::source::State;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"source":{"type":"string"},"tools":{"type":"array","items":{"type":"string"}},"limit":{"type":"integer","minimum":1,"maximum":50},"cursor":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}}}"#;
@@ -157,12 +158,15 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         None => &found,
     };
     let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let activating = snapshot.config.relay.exposure == Exposure::Progressive && query.is_some();
     let mut size = 0;
     let mut matches = Vec::new();
     for (entry, score) in rest.iter().take(limit) {
+        let enabled = snapshot.is_shown(context.principal, entry) || (activating && entry.direct);
         let line = ToolLine {
             score: score.map(|score| (f64::from(score) * 100.0).round() / 100.0),
-            enabled: Some(is_enabled(&snapshot, context.principal, entry.source.as_str())),
+            enabled: Some(enabled),
+            name: enabled.then(|| snapshot.catalog.exposed_name(entry).as_str()),
             ..ToolLine::new(entry, arguments.detail)
         };
         size += json(&line).len();
@@ -170,6 +174,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             break;
         }
         matches.push(line);
+    }
+    if activating {
+        let found = rest[..matches.len()].iter().filter(|(entry, _)| entry.direct);
+        let found = found.map(|(entry, _)| (entry.source.clone(), entry.tool.clone())).collect();
+        context.control.open(context.principal, Change::Load(found)).await;
     }
     let more = matches.len() < rest.len();
     let next_cursor = rest.get(matches.len().wrapping_sub(1)).filter(|_| more).map(cursor_of);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, is_enabled, json, read};
+use super::{Context, json, read};
 use crate::call::CallError;
 use crate::catalog::Catalog;
 
@@ -58,7 +58,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             transport: "stdio",
             tools: toolset.count,
             withheld: toolset.withheld_count,
-            enabled: is_enabled(&snapshot, context.principal, id),
+            enabled: snapshot.is_open(context.principal, id),
             read_only: toolset.read_only,
         })
     });

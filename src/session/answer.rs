@@ -51,8 +51,8 @@ impl Session {
     pub(super) fn tool_error(&self, id: &str, error: &CallError, style: Style) {
         let object = format!(
             "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{{\"error\":{}}},\"isError\":true}}",
-            quoted(&error_text(error)),
-            error_json(error)
+            quoted(&error.to_text()),
+            error.to_json()
         );
         self.result(id, &object, style);
     }
@@ -141,31 +141,4 @@ fn with_result_type(object: &str) -> String {
     let rest = &object[1..];
     let comma = if rest == "}" { "" } else { "," };
     format!("{{\"resultType\":\"complete\"{comma}{rest}")
-}
-
-/// A failure in words: what, why, and what to do.
-pub fn error_text(error: &CallError) -> String {
-    let mut text = format!("{}. {}.", error.message, error.hint);
-    if !error.similar.is_empty() {
-        text.push_str(&format!(" Similar: {}.", error.similar.join(", ")));
-    }
-    if let Some(schema) = &error.input_schema {
-        text.push_str(&format!(" Its input schema: {schema}"));
-    }
-    text
-}
-
-/// A failure as the contract has it: `{kind, source, tool, message, hint, similar?, inputSchema?, sourceError?}`.
-pub fn error_json(error: &CallError) -> String {
-    let mut members = vec![format!("\"kind\":{}", quoted(error.kind.as_str()))];
-    members.extend(error.source.as_ref().map(|source| format!("\"source\":{}", quoted(source))));
-    members.extend(error.tool.as_ref().map(|tool| format!("\"tool\":{}", quoted(tool))));
-    members.push(format!("\"message\":{}", quoted(&error.message)));
-    members.push(format!("\"hint\":{}", quoted(&error.hint)));
-    if !error.similar.is_empty() {
-        members.push(format!("\"similar\":{}", serde_json::to_string(&error.similar).expect("BUG: strings serialize")));
-    }
-    members.extend(error.input_schema.as_ref().map(|schema| format!("\"inputSchema\":{schema}")));
-    members.extend(error.cause.as_ref().map(|cause| format!("\"sourceError\":{cause}")));
-    format!("{{{}}}", members.join(","))
 }

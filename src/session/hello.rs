@@ -62,6 +62,21 @@ pub fn instructions(catalog: &Catalog, exposure: Exposure) -> String {
              search with find_tools (say verb + object + system), or open a toolset with enable_toolset; then call the tool \
              by its own name, or always through call_tool {source, tool, arguments}."
         }
+        Exposure::Progressive => {
+            "Many tool sources stand behind this one server. Their tools are not listed at first: search with find_tools (say \
+             verb + object + system, or name a toolset or a category); what it finds joins your tool list and can be called \
+             at once by its own name, or always through call_tool {source, tool, arguments}."
+        }
+        Exposure::Lazy => {
+            "Many tool sources stand behind this one server. Their tools are not listed: search with find_tools (say verb + \
+             object + system), then call what it finds through call_tool {source, tool, arguments}, several at once through \
+             batch_call, or put tools you need often into your tool list with load_tools."
+        }
+        Exposure::MetaOnly => {
+            "Many tool sources stand behind this one server. Their tools are never listed: search with find_tools (say verb + \
+             object + system), then call what it finds through call_tool {source, tool, arguments}, several at once through \
+             batch_call."
+        }
         Exposure::Eager => {
             "Many tool sources stand behind this one server; tools are named SOURCE__tool. find_tools searches them; \
              call_tool {source, tool, arguments} reaches each of them as well."

@@ -11,7 +11,7 @@ use crate::catalog::Entry;
 use crate::config::Exposure;
 use crate::menu;
 use crate::protocol;
-use crate::snapshot::{Principal, Snapshot};
+use crate::snapshot::{Opened, Principal, Snapshot};
 use crate::wire::{Message, Object};
 
 /// How long after the first use `eager` waits for sources that have never been listed.
@@ -75,31 +75,18 @@ fn awaits_first(snapshot: &Snapshot) -> bool {
 /// Whether the list can be given at once: nothing in it has still to be read.
 fn is_ready(snapshot: &Snapshot, principal: &Principal, waited: bool) -> bool {
     let config = &snapshot.config.relay;
-    match config.exposure {
-        Exposure::Eager => snapshot.catalog.is_loaded() && (waited || !awaits_first(snapshot)),
-        Exposure::Toolsets => {
-            let shows =
-                !config.always_visible.is_empty() || snapshot.open.get(principal).is_some_and(|open| !open.is_empty());
-            snapshot.catalog.is_loaded() || !shows
-        }
+    if config.exposure == Exposure::Eager {
+        return snapshot.catalog.is_loaded() && (waited || !awaits_first(snapshot));
     }
+    let opened = snapshot.open.get(principal).is_some_and(|opened| *opened != Opened::default());
+    snapshot.catalog.is_loaded() || (!opened && config.always_visible.is_empty())
 }
 
 /// The entries shown directly, in catalog order.
-fn visible<'a>(snapshot: &'a Snapshot, principal: &Principal) -> impl Iterator<Item = &'a Entry> {
-    let config = &snapshot.config.relay;
-    let always: Vec<_> = config.always_visible.iter().map(|glob| wildmatch::WildMatch::new(glob)).collect();
-    let open = snapshot.open.get(principal).cloned().unwrap_or_default();
-    let all = config.exposure == Exposure::Eager;
+fn visible<'a>(snapshot: &'a Snapshot, principal: &'a Principal) -> impl Iterator<Item = &'a Entry> {
     let usable = |id: &str| snapshot.source(id).is_some_and(|source| source.refusal().is_none());
-    snapshot.catalog.toolsets.iter().filter(move |toolset| usable(toolset.id.as_str())).flat_map(move |toolset| {
-        let whole = all || open.contains(&toolset.id);
-        let always = always.clone();
-        toolset.entries.iter().filter(move |entry| {
-            let named = || always.iter().any(|glob| glob.matches(&format!("{}/{}", entry.source, entry.tool)));
-            entry.direct && !entry.hidden && (whole || named())
-        })
-    })
+    let toolsets = snapshot.catalog.toolsets.iter().filter(move |toolset| usable(toolset.id.as_str()));
+    toolsets.flat_map(|toolset| &toolset.entries).filter(|entry| snapshot.is_shown(principal, entry))
 }
 
 fn tools_json(snapshot: &Snapshot, principal: &Principal, style: Style) -> String {
@@ -131,16 +118,15 @@ pub(super) fn visible_digest(snapshot: &Snapshot, principal: &Principal) -> [u8;
     for tool in menu::shown(snapshot) {
         hash.update(tool);
     }
-    let config = &snapshot.config.relay;
-    let whole = |id: &str| config.exposure == Exposure::Eager || snapshot.is_open(principal, id);
-    for toolset in &snapshot.catalog.toolsets {
-        if whole(toolset.id.as_str()) {
-            hash.update(toolset.id.as_str());
-            hash.update(&toolset.digest);
-        }
+    for toolset in snapshot.catalog.toolsets.iter().filter(|toolset| snapshot.is_open(principal, toolset.id.as_str())) {
+        hash.update(toolset.id.as_str());
+        hash.update(&toolset.digest);
     }
-    if !config.always_visible.is_empty() {
-        for entry in visible(snapshot, principal).filter(|entry| !whole(entry.source.as_str())) {
+    let single = !snapshot.config.relay.always_visible.is_empty()
+        || snapshot.open.get(principal).is_some_and(|opened| !opened.tools.is_empty());
+    if single {
+        let rest = visible(snapshot, principal).filter(|entry| !snapshot.is_open(principal, entry.source.as_str()));
+        for entry in rest {
             hash.update(entry.name.as_str());
             hash.update(&*entry.raw);
         }

@@ -41,7 +41,9 @@ impl Session {
         let (session, own_id) = (self.clone(), id.to_owned());
         let arguments = arguments.map(str::to_owned);
         self.spawn(id, async move {
-            let context = menu::Context { control: &session.around.control, principal: &session.principal };
+            let around = &session.around;
+            let context =
+                menu::Context { control: &around.control, batches: &around.batches, principal: &session.principal };
             let outcome = menu::run(&context, &name, arguments.as_deref()).await;
             if !session.finish(&own_id) {
                 return;
@@ -88,7 +90,7 @@ fn go(route: Route, request: CallRequest, asked: &Asked, ticket: Arc<Ticket>, mu
     let Route { source, tool, limits } = route;
     let written = match asked {
         Asked::Direct(name) => name.as_str(),
-        Asked::Dispatched { .. } => menu::CALL_TOOL,
+        Asked::Dispatched { .. } | Asked::Unreadable(_) => menu::CALL_TOOL,
     };
     let request = request.named(&tool, written);
     tracing::debug!(source = %source.id, tool = %tool, "call");
@@ -148,7 +150,7 @@ impl ClientCall {
         let mut failure = CallError::new(ErrorKind::InvalidArguments, text, "correct the arguments and call again");
         failure = failure.at(source, Some(tool));
         let snapshot = self.session.around.control.snapshots.now();
-        let entry = dispatch::entry(&snapshot, source, tool);
+        let entry = snapshot.catalog.find(source, tool);
         failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
         failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
         Some(failure)

@@ -116,6 +116,7 @@ impl Actor {
                 ask = asks.recv() => match ask {
                     Some(Ask::Call(call)) => self.call(call),
                     Some(Ask::List(reply)) => self.list(reply),
+                    Some(Ask::Forget) => self.forget(),
                     None => break,
                 },
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => self.tick(),
@@ -171,6 +172,15 @@ impl Actor {
             ready.dirty |= !ready.listing;
         }
         self.askers.push(reply);
+        self.wanted();
+        self.look_after_list();
+    }
+
+    fn forget(&mut self) {
+        self.digest = None;
+        if let Phase::Ready(ready) = &mut self.phase {
+            ready.dirty = true;
+        }
         self.wanted();
         self.look_after_list();
     }
@@ -445,6 +455,7 @@ impl Actor {
             match ask {
                 Ask::Call(call) => self.waiting.push_back((call, Instant::now())),
                 Ask::List(reply) => self.askers.push(reply),
+                Ask::Forget => {}
             }
         }
         while let Ok(result) = self.results.try_recv() {
