@@ -1,9 +1,23 @@
 //! Owns the command line: what can be asked, where the configuration is found, and how a command fails.
 //! One file a command; none of them knows another.
 
+mod blocks;
+mod call;
+mod check;
+mod completions;
+mod connect;
+mod find;
 mod output;
+mod pretty;
+mod progress;
+mod relayed;
+mod schema;
 mod serve;
 mod setup;
+mod sources;
+mod table;
+mod tool_lines;
+mod tools;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +42,7 @@ pub struct Common {
     /// How much is logged on stderr
     #[arg(long, global = true, env = "TOOLRELAY_LOG", value_name = "LEVEL")]
     pub log: Option<Level>,
-    /// Print JSON instead of a table
+    /// Print JSON instead of text for people
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -46,7 +60,21 @@ pub enum Level {
 #[derive(Subcommand)]
 enum Command {
     /// Serve one client on stdin and stdout: the command for an editor's mcp.json
-    Serve,
+    Serve(serve::Arguments),
+    /// Tell every fault of the configuration
+    Check(check::Arguments),
+    /// List the sources and what is known of them
+    Sources,
+    /// List the tools of all sources, or of one
+    Tools(tools::Arguments),
+    /// Search the tools of all sources
+    Find(find::Arguments),
+    /// Call a tool
+    Call(call::Arguments),
+    /// Print the JSON Schema of sources.toml
+    Schema,
+    /// Print a script that completes the command line in a shell
+    Completions(completions::Arguments),
 }
 
 /// Why a command failed. The exit code tells scripts which kind it is.
@@ -71,6 +99,10 @@ impl Failure {
 
     pub fn run(error: impl fmt::Display, hint: impl Into<String>) -> Self {
         Self::Run { error: error.to_string(), hint: hint.into() }
+    }
+
+    pub fn usage(error: impl fmt::Display, hint: impl fmt::Display) -> Self {
+        Self::Usage(format!("error: {error}\nhint: {hint}"))
     }
 }
 
@@ -98,6 +130,14 @@ pub fn run() -> Result<(), Failure> {
     };
     let Arguments { common, command } = arguments;
     match command {
-        Command::Serve => serve::run(&common),
+        Command::Serve(arguments) => serve::run(&common, &arguments)?,
+        Command::Check(arguments) => check::run(&common, &arguments)?,
+        Command::Sources => sources::run(&common)?,
+        Command::Tools(arguments) => tools::run(&common, &arguments)?,
+        Command::Find(arguments) => find::run(&common, &arguments)?,
+        Command::Call(arguments) => call::run(&common, &arguments)?,
+        Command::Schema => schema::run(),
+        Command::Completions(arguments) => completions::run(&arguments),
     }
+    Ok(())
 }

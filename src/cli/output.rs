@@ -1,9 +1,29 @@
-//! Owns what commands print on stdout. In stdio mode stdout is the wire, and nothing here is used.
+//! Owns what commands print on stdout, and what may be printed there. In stdio mode stdout is the wire, and nothing here
+//! is used.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
 
 /// Prints a text as it is. A reader that is gone is no error.
 pub fn text(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a text of the relay's own or a source's, with a line end behind it if it has none.
+pub fn lines(text: &str) {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    self::text(&format!("{text}{end}"));
+}
+
+/// Prints a value as JSON.
+pub fn json(value: &impl Serialize) {
+    let text = serde_json::to_string_pretty(value).expect("BUG: what commands print always serializes");
+    self::text(&format!("{text}\n"));
+}
+
+/// Whether colours may go to this stream.
+pub fn takes_colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

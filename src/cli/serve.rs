@@ -1,14 +1,43 @@
 //! `toolrelay serve`: the relay on stdin and stdout.
 
+use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 
 use super::{Common, Failure, Level, setup};
+use crate::config;
 use crate::serve::{pipes, stdio};
 
-pub fn run(common: &Common) -> Result<(), Failure> {
-    let _log = setup::start_log(common, Level::Info);
-    let (file, config) = setup::load_config(common)?;
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// What the client sees at first, instead of `exposure` in [relay]
+    #[arg(long, env = "TOOLRELAY_EXPOSURE")]
+    exposure: Option<Exposure>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Exposure {
+    /// A menu that opens drawers
+    Toolsets,
+    /// Every permitted tool
+    Eager,
+}
+
+impl From<Exposure> for config::Exposure {
+    fn from(exposure: Exposure) -> Self {
+        match exposure {
+            Exposure::Toolsets => Self::Toolsets,
+            Exposure::Eager => Self::Eager,
+        }
+    }
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
+    let _log = setup::start_log(common, Level::Info, std::io::stderr());
+    let (file, mut config) = setup::load_config(common)?;
     setup::log_faults(&file, &config);
+    if let Some(exposure) = arguments.exposure {
+        config.relay.exposure = exposure.into();
+    }
     let built = setup::build(config);
     let runtime = setup::runtime()?;
     let served = runtime.block_on(async {
@@ -31,20 +60,8 @@ pub fn run(common: &Common) -> Result<(), Failure> {
     served
 }
 
-/// Cancels `stop` at the first signal that asks the process to end.
-#[cfg(unix)]
 async fn cancel_on_signal(stop: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-    futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
+    setup::signal().await;
     tracing::info!("signal received, ending");
     stop.cancel();
-}
-
-#[cfg(not(unix))]
-async fn cancel_on_signal(stop: CancellationToken) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        stop.cancel();
-    }
 }

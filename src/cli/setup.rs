@@ -1,14 +1,15 @@
-//! Owns what every command needs first: the configuration, the log, the runtime.
+//! Owns what every command needs first: the configuration, the log, the runtime, the signals that end it.
 //! It runs nothing.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{Common, Failure, Level};
-use crate::config::{self, Config, SystemLookup};
+use super::{Common, Failure, Level, output};
+use crate::config::{self, Config, SystemLookup, Unreadable};
 use crate::relay::Built;
 
 /// The file's name wherever it is looked for.
@@ -38,15 +39,25 @@ pub fn find_config(common: &Common) -> Result<PathBuf, Failure> {
 
 /// Reads and checks the configuration. Faults of single entries are in it; only a file that cannot be read fails.
 pub fn load_config(common: &Common) -> Result<(PathBuf, Config), Failure> {
+    let (file, config) = read_config(common)?;
+    Ok((file, config.map_err(|error| unreadable(&error))?))
+}
+
+/// The same, with the place of what makes the file unreadable.
+pub fn read_config(common: &Common) -> Result<(PathBuf, Result<Config, Unreadable>), Failure> {
     let file = find_config(common)?;
     let text = std::fs::read_to_string(&file).map_err(|error| Failure::Config {
         error: format!("{} cannot be read: {error}", file.display()),
         hint: "name another one with --config FILE".to_owned(),
     })?;
     let absolute = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
-    let config = config::check(&text, &absolute, &SystemLookup::new())
-        .map_err(|error| Failure::Config { error: error.to_string(), hint: error.hint.clone() })?;
+    let config = config::check(&text, &absolute, &SystemLookup::new());
     Ok((file, config))
+}
+
+/// That the file is no TOML.
+pub fn unreadable(error: &Unreadable) -> Failure {
+    Failure::Config { error: error.to_string(), hint: error.hint.clone() }
 }
 
 /// Makes the parts of a relay, with what earlier runs remember.
@@ -70,8 +81,8 @@ pub fn log_faults(file: &Path, config: &Config) {
     }
 }
 
-/// Starts the log on stderr. It never waits for a reader: what nobody reads is dropped.
-pub fn start_log(common: &Common, standard: Level) -> WorkerGuard {
+/// Starts the log, which goes to stderr by `out`. It never waits for a reader: what nobody reads is dropped.
+pub fn start_log(common: &Common, standard: Level, out: impl Write + Send + 'static) -> WorkerGuard {
     let level = match common.log.unwrap_or(standard) {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -80,9 +91,9 @@ pub fn start_log(common: &Common, standard: Level) -> WorkerGuard {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
-    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let builder = tracing_subscriber::fmt().with_writer(writer).with_max_level(level).with_ansi(terminal);
+    let (writer, guard) = tracing_appender::non_blocking(out);
+    let colours = output::takes_colours(&std::io::stderr());
+    let builder = tracing_subscriber::fmt().with_writer(writer).with_max_level(level).with_ansi(colours);
     builder.with_target(false).init();
     guard
 }
@@ -94,4 +105,20 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::run(format!("the runtime cannot be started: {error}"), ""))
+}
+
+/// Waits for the first signal that asks the process to end.
+#[cfg(unix)]
+pub async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
+    futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
+}
+
+#[cfg(not(unix))]
+pub async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
 }

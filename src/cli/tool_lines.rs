@@ -1,0 +1,131 @@
+//! Owns how tools are printed: as rows of a table, or with their schemas. What `toolrelay tools` and `toolrelay find` share.
+//! It does not choose them.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::pretty::indented;
+use super::table::Table;
+use crate::catalog::{Entry, Toolset};
+use crate::redact::one_line;
+
+/// One tool, in the words of `find_tools`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolLine {
+    pub source: String,
+    pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lossy: bool,
+    pub description: String,
+    pub read_only: bool,
+    /// It may be called, and is shown to no client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+    /// Why it cannot be shown directly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct WithheldLine {
+    pub source: String,
+    pub tool: String,
+    pub reason: String,
+}
+
+/// A source whose tools may be missing.
+#[derive(Serialize, Deserialize)]
+pub struct Unavailable {
+    pub source: String,
+    pub status: String,
+    pub reason: String,
+}
+
+impl ToolLine {
+    pub fn new(toolset: &Toolset, entry: &Entry, schemas: bool) -> Self {
+        let signature = entry.signature();
+        let (input, output) = if schemas { entry.schemas() } else { ("".into(), None) };
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
+        let is_apart = !entry.direct && !entry.hidden;
+        let remark = if is_apart { toolset.withheld(entry.tool.as_str()) } else { None };
+        Self {
+            source: entry.source.to_string(),
+            tool: entry.tool.to_string(),
+            signature: Some(signature.text),
+            lossy: signature.lossy,
+            description: match entry.description() {
+                Some(description) if schemas => description.into_owned(),
+                _ => entry.first_line(),
+            },
+            read_only: entry.read_only,
+            hidden: entry.hidden,
+            remark: remark.map(|withheld| withheld.reason.clone()),
+            input_schema: if schemas { raw(&input) } else { None },
+            output_schema: output.and_then(raw),
+        }
+    }
+
+    /// The description with what is odd about the tool.
+    fn told(&self) -> String {
+        let mark = if self.hidden { "[hidden] " } else { "" };
+        let remark = self.remark.as_ref().map(|remark| format!(" [{remark}]")).unwrap_or_default();
+        format!("{mark}{}{remark}", self.description)
+    }
+}
+
+/// Tools and withheld tools as a table, in the order given.
+pub fn table(tools: &[ToolLine], withheld: &[WithheldLine]) -> String {
+    if tools.is_empty() && withheld.is_empty() {
+        return String::new();
+    }
+    let signed = tools.iter().any(|line| line.signature.is_some());
+    let header = ["source", "tool", "signature", "description"];
+    let cells =
+        |row: [String; 4]| row.into_iter().enumerate().filter(move |(at, _)| signed || *at != 2).map(|(_, cell)| cell);
+    let mut table = Table::new(&cells(header.map(str::to_owned)).collect::<Vec<_>>());
+    for line in tools {
+        let signature = line.signature.clone().unwrap_or_default();
+        table.row(cells([line.source.clone(), line.tool.clone(), signature, line.told()]));
+    }
+    for line in withheld {
+        let name = if line.tool.is_empty() { "(no name)".to_owned() } else { line.tool.clone() };
+        table.row(cells([line.source.clone(), name, "-".to_owned(), format!("withheld: {}", line.reason)]));
+    }
+    table.text()
+}
+
+/// Tools one below the other, with their whole descriptions and schemas.
+pub fn with_schemas(tools: &[ToolLine]) -> String {
+    let mut text = String::new();
+    for (place, line) in tools.iter().enumerate() {
+        let gap = if place == 0 { "" } else { "\n" };
+        let head = format!("{}/{}{}", line.source, line.tool, line.signature.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "{gap}{}", one_line(&head, usize::MAX));
+        for described in line.told().lines().filter(|described| !described.trim().is_empty()) {
+            let _ = writeln!(text, "    {}", one_line(described, usize::MAX));
+        }
+        for (name, schema) in [("takes", &line.input_schema), ("gives", &line.output_schema)] {
+            if let Some(schema) = schema {
+                let _ = writeln!(text, "  {name} {}", indented(schema.get()).replace('\n', "\n  "));
+            }
+        }
+    }
+    text
+}
+
+/// What is missing, and why, one line each.
+pub fn absent(unavailable: &[Unavailable]) -> String {
+    unavailable.iter().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{} is {}: {}", line.source, line.status, one_line(&line.reason, usize::MAX));
+        text
+    })
+}
