@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::progress::Progress;
 use super::table::counted;
-use super::{Common, Failure, Level, connect, output, relayed, setup};
+use super::{Common, Failure, connect, output, relayed, setup};
 use crate::config::{Config, Fault, Unreadable};
 
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ struct Report<'a> {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::new(common.json);
-    let _log = setup::start_log(common, Level::Warn, progress.beside());
+    let _log = setup::start_command_log(common, &progress);
     let (file, config) = setup::read_config(common)?;
     let config = config.map_err(|error| {
         if common.json {

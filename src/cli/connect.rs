@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Failure;
 use super::progress::Progress;
 use super::relayed::{self, Listed};
-use super::table::{Table, counted};
+use super::table::{Table, beside, counted};
 use crate::relay::Relay;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, State};
@@ -69,7 +69,7 @@ impl SourceLine {
             (Some(Err(error)), _) => Self {
                 state: "unreachable",
                 reason: Some(error.message.clone()),
-                hint: Some(error.hint.clone()),
+                hint: Some(relayed::remedy(error).to_owned()),
                 failed: true,
                 ..line
             },
@@ -80,7 +80,7 @@ impl SourceLine {
 
     fn why(&self) -> String {
         let hint = self.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        format!("{}{hint}", self.reason.as_deref().unwrap_or_default())
+        format!("{}{hint}", beside(&self.id, self.reason.as_deref().unwrap_or_default()))
     }
 }
 

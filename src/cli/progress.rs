@@ -42,8 +42,12 @@ impl Progress {
         let bar = self.bars.add(ProgressBar::new_spinner().with_style(style).with_elapsed(began.elapsed()));
         // A bar that is dropped is taken away.
         loop {
-            bar.set_message(self.note.lock().unwrap_or_else(PoisonError::into_inner).clone());
-            bar.tick();
+            let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if note == bar.message() {
+                bar.tick()
+            } else {
+                bar.set_message(note)
+            }
             tokio::select! {
                 biased;
                 done = &mut work => {

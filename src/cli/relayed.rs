@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use super::progress::Progress;
-use super::{Common, Failure, Level, setup};
+use super::{Common, Failure, setup};
 use crate::call::{CallError, ErrorKind};
 use crate::config::Config;
 use crate::relay::Relay;
@@ -25,7 +25,7 @@ pub fn run(
     work: impl AsyncFnOnce(&Arc<Relay>, &Progress) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let progress = Progress::new(common.json);
-    let _log = setup::start_log(common, Level::Warn, progress.beside());
+    let _log = setup::start_command_log(common, &progress);
     let (file, config) = setup::load_config(common)?;
     if !config.faults.is_empty() {
         tracing::warn!(file = %file.display(), faults = config.faults.len(), "see `toolrelay check`");
@@ -102,10 +102,15 @@ pub fn refused(error: &CallError) -> Failure {
     let hint = match (&error.similar[..], error.kind, &error.source) {
         ([], ErrorKind::UnknownSource, _) => "see `toolrelay sources`".to_owned(),
         ([], ErrorKind::UnknownTool, Some(source)) => format!("see `toolrelay tools {source}`"),
-        ([], ..) => error.hint.clone(),
+        ([], ..) => remedy(error).to_owned(),
         (similar, ..) => format!("did you mean `{}`?", similar.join("` or `")),
     };
     Failure::run(crate::redact::one_line(&error.message, usize::MAX), hint)
+}
+
+/// What to do about a failure, without what a relay that goes on would do about it itself.
+pub fn remedy(error: &CallError) -> &str {
+    error.hint.split("; it is tried again in ").next().unwrap_or_default()
 }
 
 /// That there is no source so named.

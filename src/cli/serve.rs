@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 
-use super::{Common, Failure, Level, setup};
+use super::{Common, Failure, setup};
 use crate::config;
 use crate::serve::{pipes, stdio};
 
@@ -32,7 +32,7 @@ impl From<Exposure> for config::Exposure {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
-    let _log = setup::start_log(common, Level::Info, std::io::stderr());
+    let _log = setup::start_log(common);
     let (file, mut config) = setup::load_config(common)?;
     setup::log_faults(&file, &config);
     if let Some(exposure) = arguments.exposure {

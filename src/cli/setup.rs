@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use tracing_appender::non_blocking::WorkerGuard;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
+use super::progress::Progress;
 use super::{Common, Failure, Level, output};
 use crate::config::{self, Config, SystemLookup, Unreadable};
 use crate::relay::Built;
 
 /// The file's name wherever it is looked for.
 const FILE: &str = "sources.toml";
+/// Who logs that a source failed.
+const ACTOR: &str = "toolrelay::source::actor";
 
 /// Where the configuration is: as told, else in the current directory, else in the user's configuration directory.
 pub fn find_config(common: &Common) -> Result<PathBuf, Failure> {
@@ -81,21 +85,39 @@ pub fn log_faults(file: &Path, config: &Config) {
     }
 }
 
-/// Starts the log, which goes to stderr by `out`. It never waits for a reader: what nobody reads is dropped.
-pub fn start_log(common: &Common, standard: Level, out: impl Write + Send + 'static) -> WorkerGuard {
-    let level = match common.log.unwrap_or(standard) {
-        Level::Off => LevelFilter::OFF,
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
+/// Starts the log of `serve` on stderr.
+pub fn start_log(common: &Common) -> WorkerGuard {
+    log(Targets::new().with_default(common.log.unwrap_or(Level::Info)), std::io::stderr())
+}
+
+/// Starts the log of any other command. Unless it is asked for, it does not tell what the command itself tells: that a
+/// source failed.
+pub fn start_command_log(common: &Common, progress: &Progress) -> WorkerGuard {
+    let targets = Targets::new().with_default(common.log.unwrap_or(Level::Warn));
+    let targets = if common.log.is_some() { targets } else { targets.with_target(ACTOR, Level::Error) };
+    log(targets, progress.beside())
+}
+
+/// It never waits for a reader: what nobody reads is dropped.
+fn log(targets: Targets, out: impl Write + Send + 'static) -> WorkerGuard {
     let (writer, guard) = tracing_appender::non_blocking(out);
     let colours = output::takes_colours(&std::io::stderr());
-    let builder = tracing_subscriber::fmt().with_writer(writer).with_max_level(level).with_ansi(colours);
-    builder.with_target(false).init();
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
+    tracing_subscriber::registry().with(layer.with_filter(targets)).init();
     guard
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Off => Self::OFF,
+            Level::Error => Self::ERROR,
+            Level::Warn => Self::WARN,
+            Level::Info => Self::INFO,
+            Level::Debug => Self::DEBUG,
+            Level::Trace => Self::TRACE,
+        }
+    }
 }
 
 /// The runtime: one thread carries all messages, so that none waits for a wake-up of another; what takes long goes to

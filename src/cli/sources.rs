@@ -37,7 +37,7 @@ fn row(snapshot: &Snapshot, toolset: &Toolset) -> [String; 8] {
     let number = |count: usize| if toolset.is_listed() { count.to_string() } else { "-".to_owned() };
     let told = match state.reason() {
         Some(reason) => reason,
-        None if toolset.summary.is_empty() && !toolset.is_listed() => "never started yet".to_owned(),
+        None if !toolset.is_listed() && !has_summary(snapshot, toolset) => "not started yet".to_owned(),
         None => toolset.summary.clone(),
     };
     [
@@ -50,4 +50,9 @@ fn row(snapshot: &Snapshot, toolset: &Toolset) -> [String; 8] {
         if toolset.read_only { "yes" } else { "no" }.to_owned(),
         told,
     ]
+}
+
+/// Whether the configuration says what the source is for; if not, that is known only once it was started.
+fn has_summary(snapshot: &Snapshot, toolset: &Toolset) -> bool {
+    snapshot.source_config(toolset.id.as_str()).is_some_and(|config| config.summary.is_some())
 }

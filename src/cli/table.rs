@@ -53,6 +53,12 @@ impl Table {
     }
 }
 
+/// A reason of a source as it stands beside its id.
+pub fn beside<'a>(id: &str, reason: &'a str) -> &'a str {
+    let named = reason.strip_prefix("source `").and_then(|rest| rest.strip_prefix(id)?.strip_prefix('`'));
+    named.map_or(reason, |rest| rest.trim_start_matches(':').trim_start())
+}
+
 /// A number of things: `1 tool`, `2 tools`.
 pub fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::pretty::indented;
-use super::table::Table;
+use super::table::{Table, beside};
 use crate::catalog::{Entry, Toolset};
 use crate::redact::one_line;
 
@@ -125,7 +125,13 @@ pub fn with_schemas(tools: &[ToolLine]) -> String {
 /// What is missing, and why, one line each.
 pub fn absent(unavailable: &[Unavailable]) -> String {
     unavailable.iter().fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{} is {}: {}", line.source, line.status, one_line(&line.reason, usize::MAX));
+        let _ = writeln!(
+            text,
+            "{} is {}: {}",
+            line.source,
+            line.status,
+            one_line(beside(&line.source, &line.reason), usize::MAX)
+        );
         text
     })
 }

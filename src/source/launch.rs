@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::config::{Launch, Lookup, Resolved};
+use crate::redact::mask;
 
 /// How many levels of relays may stand inside one another before a configuration that starts itself is stopped.
 const DEPTH_MAX: u32 = 4;
@@ -79,7 +80,7 @@ pub async fn launch(settings: &Launch, lookup: impl Lookup + Send + 'static) -> 
         .expect("BUG: filling in settings never panics")
         .map_err(|error| LaunchError::Settings(error.to_string()))?;
     if let Some(cwd) = resolved.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-        return Err(LaunchError::NoDirectory(cwd.display().to_string()));
+        return Err(LaunchError::NoDirectory(mask(&cwd.display().to_string(), &resolved.secrets)));
     }
     start(resolved, depth + 1)
 }
@@ -119,7 +120,7 @@ fn program(resolved: &Resolved) -> &str {
 }
 
 fn refused(resolved: &Resolved, error: io::Error) -> LaunchError {
-    let command = resolved.command.clone();
+    let command = mask(&resolved.command, &resolved.secrets);
     if error.kind() != io::ErrorKind::NotFound {
         return LaunchError::Refused { command, error };
     }
