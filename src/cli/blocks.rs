@@ -48,8 +48,8 @@ impl Block {
                 None => Self::Note(format!("text, {} bytes of JSON", raw.len())),
             },
             "image" | "audio" => {
-                let media = word("mimeType").unwrap_or_default();
-                Self::Note(format!("{kind} {media}, {} bytes of base64", size(&block, "data")))
+                let media = word("mimeType").map(|media| format!(" {media}")).unwrap_or_default();
+                Self::Note(format!("{kind}{media}, {} bytes of base64", size(&block, "data")))
             }
             "resource_link" => {
                 let about = ["name", "uri", "mimeType"].into_iter().filter_map(word).collect::<Vec<_>>().join(" ");
@@ -95,11 +95,11 @@ mod tests {
     fn other_blocks_are_told_in_a_line() {
         for (block, want) in [
             (r#"{"type":"image","mimeType":"image/png","data":"AAAA"}"#, "[image image/png, 4 bytes of base64]"),
-            (r#"{"type":"audio","data":"AA"}"#, "[audio , 2 bytes of base64]"),
+            (r#"{"type":"audio","data":"AA"}"#, "[audio, 2 bytes of base64]"),
             (r#"{"type":"resource_link","uri":"x:y","name":"n"}"#, "[resource link n x:y]"),
             (r#"{"type":"resource","resource":{"uri":"x:y","text":"abc"}}"#, "[resource x:y, 3 bytes of text]"),
             (r#"{"type":"resource"}"#, "[resource, 19 bytes of JSON]"),
-            (r#"{"type":"hologram\n","x":1e400}"#, "[hologram, 33 bytes of JSON]"),
+            (r#"{"type":"hologram\n","x":1e400}"#, "[hologram, 31 bytes of JSON]"),
             (r#"{"type":"text","text":7}"#, "[text, 24 bytes of JSON]"),
             ("3", "[content, 1 bytes of JSON]"),
         ] {
