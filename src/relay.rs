@@ -12,8 +12,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::control::{Control, World, key_of};
-use crate::menu::batch::Batches;
+use crate::menu::{self, batch::Batches};
 use crate::session;
+use crate::snapshot::Principal;
 use crate::source::launch::{GRACE, GRACE_AT_EXIT};
 use crate::source::{Known, Source, SourceEvent, Surroundings};
 use crate::store::{Recalled, Store};
@@ -28,6 +29,7 @@ pub struct Relay {
     pub config: Arc<Config>,
     pub control: Control,
     batches: Batches,
+    local: Principal,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
     around: Surroundings,
@@ -82,11 +84,16 @@ impl Built {
             World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
         let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
-        Arc::new(Relay { config, batches, control, tracker, shutdown, around, store })
+        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, around, store })
     }
 }
 
 impl Relay {
+    /// The relay's own tools, for the local user.
+    pub fn menu(&self) -> menu::Context<'_> {
+        menu::Context { control: &self.control, batches: &self.batches, principal: &self.local }
+    }
+
     /// What a front needs to serve clients.
     pub fn surroundings(&self) -> session::Surroundings {
         session::Surroundings {

@@ -330,7 +330,7 @@ fn wrong_usage_is_told_apart() {
     for arguments in [
         &[][..],
         &["chekc"],
-        &["serve", "--exposure", "lazy"],
+        &["serve", "--exposure", "lasy"],
         &["check", "--nonsense"],
         &["call", "good"],
         &["find"],

@@ -77,7 +77,7 @@ async fn call(
     progress: &Progress,
 ) -> Result<(Message, Era), Failure> {
     let asked = Asked::Dispatched { source: Some(arguments.source.clone()), tool: arguments.tool.clone() };
-    let settled = dispatch::settle(&relay.control, &asked).await;
+    let settled = dispatch::settle(&relay.control.snapshots, &asked).await;
     let dispatch::Route { source, tool, limits } = settled.map_err(|error| relayed::refused(&error))?;
     let request = request.named(&tool, &arguments.tool);
     let ticket = TakenBack(Arc::default());

@@ -39,11 +39,11 @@ pub struct SourceLine {
 
 /// Starts every source that may be started, all at once, and lists it.
 pub async fn all(relay: &Arc<Relay>, progress: &Progress) -> Vec<SourceLine> {
-    let snapshot = relay.control.loaded().await;
+    let snapshot = relay.control.snapshots.loaded().await;
     let usable = snapshot.sources.values().filter(|source| source.refusal().is_none()).cloned().collect();
     let listed = relayed::list(usable, progress).await;
     let listed: BTreeMap<_, _> = listed.into_iter().map(|listed| (listed.source.id.clone(), listed)).collect();
-    let snapshot = relay.control.snapshot();
+    let snapshot = relay.control.snapshots.now();
     let sources = snapshot.catalog.toolsets.iter().filter_map(|toolset| snapshot.source(toolset.id.as_str()));
     sources.map(|source| SourceLine::new(&snapshot, source, listed.get(&source.id))).collect()
 }

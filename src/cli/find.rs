@@ -8,7 +8,6 @@ use super::table::counted;
 use super::tool_lines::{self, ToolLine, Unavailable, WithheldLine};
 use super::{Common, Failure, output, relayed};
 use crate::menu::{self, Context};
-use crate::snapshot::Principal;
 
 /// Matches, if it is not said how many.
 const LIMIT: u16 = 8;
@@ -65,12 +64,12 @@ struct Reply {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     relayed::run(common, async |relay, progress| {
         let only = arguments.source.as_deref();
-        let snapshot = relay.control.loaded().await;
+        let snapshot = relay.control.snapshots.loaded().await;
         if let Some(id) = only.filter(|id| snapshot.source(id).is_none()) {
             return Err(relayed::no_source(&snapshot, id));
         }
         relayed::known(relay, only, progress).await;
-        let reply = find(&Context { control: &relay.control, principal: &Principal::local() }, arguments).await?;
+        let reply = find(&relay.menu(), arguments).await?;
         if common.json {
             output::json(&reply);
         } else {

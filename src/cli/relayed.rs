@@ -44,7 +44,7 @@ pub fn with(
     let outcome = runtime.block_on(async {
         let interrupted = std::pin::pin!(setup::signal());
         let relay = built.spawn();
-        relay.recall();
+        relay.control.recall();
         let outcome = tokio::select! {
             biased;
             () = interrupted => Err(Failure::run("interrupted by a signal", "")),
@@ -82,7 +82,7 @@ pub async fn list(sources: Vec<Source>, progress: &Progress) -> Vec<Listed> {
 
 /// Lists the sources that never were, or only the one named; gives the world thereafter and what failed.
 pub async fn known(relay: &Relay, only: Option<&str>, progress: &Progress) -> (Arc<Snapshot>, Vec<Listed>) {
-    let snapshot = relay.control.loaded().await;
+    let snapshot = relay.control.snapshots.loaded().await;
     let unknown = snapshot.catalog.toolsets.iter().filter(|toolset| !toolset.is_listed());
     let unknown = unknown.filter(|toolset| only.is_none_or(|only| toolset.id.as_str() == only));
     let sources: Vec<_> = unknown
@@ -94,7 +94,7 @@ pub async fn known(relay: &Relay, only: Option<&str>, progress: &Progress) -> (A
         return (snapshot, Vec::new());
     }
     let failed = list(sources, progress).await.into_iter().filter(|listed| listed.outcome.is_err()).collect();
-    (relay.control.snapshot(), failed)
+    (relay.control.snapshots.now(), failed)
 }
 
 /// A failed call or listing as the command line tells it: the remedies are commands, not tools.

@@ -1,34 +1,23 @@
 //! `toolrelay serve`: the relay on stdin and stdout.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tokio_util::sync::CancellationToken;
 
 use super::{Common, Failure, setup};
-use crate::config;
+use crate::config::Exposure;
 use crate::serve::{pipes, stdio};
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// What the client sees at first, instead of `exposure` in [relay]
-    #[arg(long, env = "TOOLRELAY_EXPOSURE")]
+    #[arg(long, env = "TOOLRELAY_EXPOSURE", value_parser = exposures())]
     exposure: Option<Exposure>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Exposure {
-    /// A menu that opens drawers
-    Toolsets,
-    /// Every permitted tool
-    Eager,
-}
-
-impl From<Exposure> for config::Exposure {
-    fn from(exposure: Exposure) -> Self {
-        match exposure {
-            Exposure::Toolsets => Self::Toolsets,
-            Exposure::Eager => Self::Eager,
-        }
-    }
+/// The exposures, by the names they have in `sources.toml`.
+fn exposures() -> impl TypedValueParser<Value = Exposure> {
+    let names = PossibleValuesParser::new(Exposure::ALL.iter().map(|exposure| exposure.name()));
+    names.map(|name| Exposure::named(&name).expect("BUG: only names of exposures are possible"))
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
@@ -36,7 +25,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let (file, mut config) = setup::load_config(common)?;
     setup::log_faults(&file, &config);
     if let Some(exposure) = arguments.exposure {
-        config.relay.exposure = exposure.into();
+        config.relay.exposure = exposure;
     }
     let built = setup::build(config);
     let runtime = setup::runtime()?;

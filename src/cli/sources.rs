@@ -4,14 +4,14 @@ use super::table::Table;
 use super::{Common, Failure, output, relayed};
 use crate::catalog::Toolset;
 use crate::menu;
-use crate::snapshot::{Principal, Snapshot};
+use crate::snapshot::Snapshot;
 
 pub fn run(common: &Common) -> Result<(), Failure> {
     relayed::run(common, async |relay, _| {
-        let snapshot = relay.control.loaded().await;
+        let snapshot = relay.control.snapshots.loaded().await;
         if common.json {
-            let context = menu::Context { control: &relay.control, principal: &Principal::local() };
-            let json = menu::run(&context, "list_sources", None).await.map_err(|error| relayed::refused(&error))?;
+            let json =
+                menu::run(&relay.menu(), "list_sources", None).await.map_err(|error| relayed::refused(&error))?;
             output::lines(&json);
         } else {
             output::text(&table(&snapshot));

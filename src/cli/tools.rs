@@ -28,7 +28,7 @@ struct Report {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     relayed::run(common, async |relay, progress| {
         let only = arguments.source.as_deref();
-        let snapshot = relay.control.loaded().await;
+        let snapshot = relay.control.snapshots.loaded().await;
         if let Some(id) = only {
             let source = snapshot.source(id).ok_or_else(|| relayed::no_source(&snapshot, id))?;
             source.refusal().map_or(Ok(()), |error| Err(relayed::refused(&error)))?;
