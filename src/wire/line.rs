@@ -62,7 +62,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);
             }
-            if !line.is_empty() {
+            if line.len() > self.limit {
+                return Some(Skipped::start(&line).end(&[]));
+            }
+            if !line.trim_ascii().is_empty() {
                 return Some(Line::Whole(line.freeze()));
             }
         }
@@ -83,10 +86,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             self.buffer.clear();
             self.scanned = 0;
         } else if self.buffer.len() > self.limit {
-            let head = Bytes::copy_from_slice(&self.buffer[..EDGE.min(self.buffer.len())]);
-            let mut skipped = Skipped { head, tail: BytesMut::new(), length: 0 };
-            skipped.add(&self.buffer);
-            self.skipped = Some(skipped);
+            self.skipped = Some(Skipped::start(&self.buffer));
             self.buffer = BytesMut::new();
             self.scanned = 0;
         }
@@ -123,6 +123,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 }
 
 impl Skipped {
+    fn start(bytes: &[u8]) -> Self {
+        let head = Bytes::copy_from_slice(&bytes[..EDGE.min(bytes.len())]);
+        let mut skipped = Self { head, tail: BytesMut::new(), length: 0 };
+        skipped.add(bytes);
+        skipped
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(EDGE)..]);
@@ -171,7 +178,7 @@ mod tests {
     #[test]
     fn lines_are_cut_wherever_reads_end() {
         assert_eq!(lines(&[b"{}\n{\"a\":1}\r\n"], 100), [whole("{}"), whole("{\"a\":1}")]);
-        assert_eq!(lines(&["漢字".as_bytes(), "🙂\n\n\r\nx".as_bytes()], 100), [whole("漢字🙂"), whole("x")]);
+        assert_eq!(lines(&["漢字".as_bytes(), "🙂\n\n\r\n \t\nx".as_bytes()], 100), [whole("漢字🙂"), whole("x")]);
         assert_eq!(lines(&[], 100), []);
     }
 
@@ -183,5 +190,9 @@ mod tests {
         assert_eq!(found[2], whole("b"));
         let Line::TooLong { head, tail, length } = &found[1] else { panic!("{found:?}") };
         assert_eq!((head.len(), tail.len(), *length), (EDGE, EDGE, 50_000));
+        // One that came in whole with the last read is no shorter for that.
+        let found = lines(&[b"abcd\nabc\n"], 3);
+        let edge = Bytes::from_static(b"abcd");
+        assert_eq!(found, [Line::TooLong { head: edge.clone(), tail: edge, length: 4 }, whole("abc")]);
     }
 }
