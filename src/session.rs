@@ -31,6 +31,9 @@ pub struct Surroundings {
     pub shutdown: CancellationToken,
 }
 
+/// Said to a client that uses an id for a second request before the first is answered.
+const ID_IN_FLIGHT: &str = "a request with this id is in flight already";
+
 /// A client's session.
 pub struct Session {
     around: Surroundings,
@@ -51,6 +54,13 @@ struct ClientState {
     listens: BTreeMap<Box<str>, Listen>,
     /// It is a legacy client, and has said that it is ready.
     initialized: bool,
+}
+
+impl ClientState {
+    /// Whether a request with this id is still to be answered.
+    fn holds(&self, id: &str) -> bool {
+        self.in_flight.contains_key(id) || self.listens.contains_key(id)
+    }
 }
 
 enum InFlight {
@@ -97,25 +107,25 @@ impl Session {
                 };
                 wire::handle(bytes, handler).await;
             }
-            Line::TooLong { head, length, .. } => {
+            Line::TooLong { head, tail, length } => {
                 let text = format!("the message has {length} bytes, more than `max_message_mib` in [relay] allows");
-                self.error(&salvaged(&head), protocol::INVALID_REQUEST, &text, None);
+                self.error(salvaged(&head, &tail), protocol::INVALID_REQUEST, &text, None);
             }
         }
     }
 
     fn unreadable(&self, why: &Unreadable, bytes: &[u8]) {
         let (code, id) = match why {
-            Unreadable::NotUtf8 | Unreadable::NotJson(_) => (protocol::PARSE_ERROR, salvaged(bytes)),
-            Unreadable::Batch => (protocol::INVALID_REQUEST, "null".to_owned()),
-            Unreadable::NotObject => (protocol::PARSE_ERROR, "null".to_owned()),
-            Unreadable::NotMessage(_) => (protocol::INVALID_REQUEST, salvaged(bytes)),
+            Unreadable::NotUtf8 | Unreadable::NotJson(_) => (protocol::PARSE_ERROR, salvaged(bytes, bytes)),
+            Unreadable::Batch => (protocol::INVALID_REQUEST, "null"),
+            Unreadable::NotObject => (protocol::PARSE_ERROR, "null"),
+            Unreadable::NotMessage(_) => (protocol::INVALID_REQUEST, salvaged(bytes, bytes)),
         };
         let hint = match why {
             Unreadable::Batch => ": send each message on a line of its own",
             _ => ": expected one JSON-RPC message a line",
         };
-        self.error(&id, code, &format!("{why}{hint}"), None);
+        self.error(id, code, &format!("{why}{hint}"), None);
     }
 
     fn message(self: &Arc<Self>, message: Message) {
@@ -134,6 +144,9 @@ impl Session {
         if !message.regular {
             let text = "`jsonrpc` must be \"2.0\", and no member may stand there twice";
             return self.error(id, protocol::INVALID_REQUEST, text, None);
+        }
+        if self.lock().holds(id) {
+            return self.error(id, protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
         }
         let method = message.method_name();
         let style = match self.style(&message, &method) {
@@ -226,9 +239,9 @@ impl Session {
     /// Notes a request as in flight; refuses an id that is in flight already.
     fn begin(&self, id: &str, what: InFlight) -> bool {
         let mut state = self.lock();
-        if state.in_flight.contains_key(id) || state.listens.contains_key(id) {
+        if state.holds(id) {
             drop(state);
-            self.error(id, protocol::INVALID_REQUEST, "a request with this id is in flight already", None);
+            self.error(id, protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
             return false;
         }
         state.in_flight.insert(id.into(), what);
@@ -304,7 +317,6 @@ fn is_legal_id(id: &str) -> bool {
 }
 
 /// The id in a message that cannot be read, as text to answer with; `null` when there is none.
-fn salvaged(bytes: &[u8]) -> String {
-    let edge = &bytes[..bytes.len().min(4096)];
-    wire::message::salvage_id(edge).map_or_else(|| "null".to_owned(), |id| id.to_string())
+fn salvaged<'a>(head: &'a [u8], tail: &'a [u8]) -> &'a str {
+    wire::salvage::salvage_id(head, tail).unwrap_or("null")
 }

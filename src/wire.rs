@@ -6,6 +6,7 @@ pub mod message;
 pub mod object;
 pub mod outbox;
 pub(crate) mod raw;
+pub mod salvage;
 
 pub use line::{Line, LineReader};
 pub use message::{Kind, Message, Span, Unreadable};

@@ -69,13 +69,7 @@ impl Session {
             return self.error(id, protocol::INVALID_PARAMS, text, None);
         };
         let tools = wanted.get("toolsListChanged") == Some("true");
-        let mut state = self.lock();
-        if state.in_flight.contains_key(id) || state.listens.contains_key(id) {
-            drop(state);
-            return self.error(id, protocol::INVALID_REQUEST, "a request with this id is in flight already", None);
-        }
-        state.listens.insert(id.into(), Listen { tools });
-        drop(state);
+        self.lock().listens.insert(id.into(), Listen { tools });
         let accepted = if tools { "{\"toolsListChanged\":true}" } else { "{}" };
         let _ = self.outbox.send_text(&format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"{}\":{id}}},\

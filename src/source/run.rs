@@ -14,7 +14,8 @@ use super::launch::{self, Grace, Launched, Process};
 use super::link::Link;
 use super::stderr::StderrTail;
 use crate::call::{CallError, ErrorKind};
-use crate::wire::message::salvage_id;
+use crate::wire::message::number;
+use crate::wire::salvage::salvage_id;
 use crate::wire::{self, Line, LineReader, Message, Outbox, Unreadable};
 
 /// How long output is still read after the process has ended (a grandchild may hold the pipe open).
@@ -116,7 +117,7 @@ async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Result<Op
         Line::TooLong { head, tail: end, length } => {
             let why = format!("the message has {length} bytes, more than `max_message_mib` of the relay allows");
             tracing::warn!(length, "message over the limit skipped");
-            Ok(salvage_id(&head).or_else(|| salvage_id(&end)).and_then(|id| link.broken_reply(id, &why)))
+            Ok(salvage_id(&head, &end).and_then(number).and_then(|id| link.broken_reply(id, &why)))
         }
     }
 }
@@ -148,9 +149,7 @@ fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -
         );
     }
     if matches!(why, Unreadable::NotJson(_) | Unreadable::NotUtf8 | Unreadable::NotMessage(_)) {
-        let edge = &bytes[..bytes.len().min(4096)];
-        let end = &bytes[bytes.len().saturating_sub(4096)..];
-        let id = salvage_id(edge).or_else(|| salvage_id(end));
+        let id = salvage_id(bytes, bytes).and_then(number);
         if let Some(outbox) = id.and_then(|id| link.broken_reply(id, &why.to_string())) {
             return Ok(Some(outbox));
         }

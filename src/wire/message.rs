@@ -79,8 +79,11 @@ impl Message {
             Some(b'[') => return Err((Unreadable::Batch, line)),
             _ => return Err((Unreadable::NotObject, line)),
         }
+        // A byte order mark belongs to a file, not to the message, and is not passed on.
         let start = text.len() - text.trim_start_matches(['\u{feff}', ' ', '\t', '\r']).len();
-        let mut json = serde_json::Deserializer::from_str(&text[start..]);
+        let line = line.slice(start..);
+        let text = &text[start..];
+        let mut json = serde_json::Deserializer::from_str(text);
         let members = match json.deserialize_map(TopLevel).and_then(|members| json.end().map(|()| members)) {
             Ok(members) => members,
             Err(error) => return Err((Unreadable::NotJson(error.to_string()), line)),
@@ -239,22 +242,6 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// Finds the id in a line that is no readable JSON: the first top-level looking `"id":` with a number or a string. Lets a
-/// call whose answer is broken end at once instead of at its time limit.
-pub fn salvage_id(edge: &[u8]) -> Option<u64> {
-    for at in memchr::memmem::find_iter(edge, b"\"id\"") {
-        let rest = edge[at + 4..].trim_ascii_start();
-        let Some(rest) = rest.strip_prefix(b":") else { continue };
-        let rest = rest.trim_ascii_start();
-        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if let Some(id) = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok()) {
-            return Some(id);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,13 +316,5 @@ mod tests {
         }
         let bytes = Bytes::from_static(b"{\"id\":1,\"result\":\"\xb1\xe2\"}");
         assert_eq!(Message::parse(bytes).unwrap_err().0, Unreadable::NotUtf8);
-    }
-
-    #[test]
-    fn ids_of_broken_replies_are_salvaged() {
-        let check = |text: &str, want: Option<u64>| assert_eq!(salvage_id(text.as_bytes()), want, "{text}");
-        check(r#"{"jsonrpc":"2.0","id": 17,"result":{"con"#, Some(17));
-        check(r#""}],"isError":false},"id":"18"}"#, Some(18));
-        check(r#"{"jsonrpc":"2.0","#, None);
     }
 }
