@@ -2,12 +2,13 @@
 # make test    installs what the tests need, and runs all of them (needs Rust, Node and Python)
 # make lint    what CI holds besides: format, clippy, docs
 # make bench   relayed against direct, cold start, memory
+# make eval    ranks the queries of a folder of labelled sets (DIR) into a run (OUT), for a scorer
 
 include tests/peers/peers.mk
 
 CARGO ?= cargo
 .DEFAULT_GOAL := test
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench eval clean
 
 # The sources of sources.toml are started once first, so that what npx has to fetch is there.
 demo:
@@ -25,6 +26,11 @@ lint:
 
 bench:
 	$(CARGO) bench --bench relay
+
+DIR ?= ../shared/retrieval/dev
+OUT ?= target/run.jsonl
+eval:
+	$(CARGO) run --release --quiet --example eval -- $(DIR) $(OUT)
 
 clean: clean-peers
 	$(CARGO) clean

@@ -111,7 +111,7 @@ fn main() -> Outcome<()> {
         println!("   {}{}  {}", text("name"), text("signature"), text("description"));
     }
 
-    let (result, _) = relay.call("notes__add_note", json!({"title": "Groceries", "text": "bread and milk"}))?;
+    let (result, _) = relay.call("notes__add_note", json!({"title": "Groceries", "body": "bread and milk"}))?;
     println!("   {}", result["content"][0]["text"].as_str().unwrap_or("?"));
     let (found, find_bytes) = relay.call("find_tools", json!({"query": "add two numbers"}))?;
     let best = &found["structuredContent"]["matches"][0];
