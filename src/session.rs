@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -265,10 +266,16 @@ impl Session {
     fn spawn(self: &Arc<Self>, id: &str, task: impl Future<Output = ()> + Send + 'static) {
         let token = CancellationToken::new();
         if self.begin(id, InFlight::Task(token.clone())) {
+            let (session, own_id) = (self.clone(), id.to_owned());
             self.around.tracker.spawn(async move {
-                tokio::select! {
-                    () = token.cancelled() => {}
-                    () = task => {}
+                let outcome = tokio::select! {
+                    () = token.cancelled() => return,
+                    outcome = std::panic::AssertUnwindSafe(task).catch_unwind() => outcome,
+                };
+                // A fault of the relay's own costs this answer, and never leaves the client waiting for it.
+                if outcome.is_err() && session.finish(&own_id) {
+                    let text = "toolrelay failed at this request; please report it with the lines on stderr";
+                    session.error(&own_id, protocol::INTERNAL_ERROR, text, None);
                 }
             });
         }

@@ -57,6 +57,10 @@ impl Index {
 
     /// A part of what [`find`](Self::find) gives, without sorting the rest, and how many there are in all.
     pub fn find_page(&self, query: &str, source: Option<&str>, skip: usize, limit: usize) -> (Vec<Hit>, usize) {
+        if self.is_empty() {
+            // Sources without tools have words all the same, and no postings.
+            return (Vec::new(), 0);
+        }
         let range = match source {
             None => 0..self.documents.len() as u32,
             Some(source) => self.sources.get(source).cloned().unwrap_or_default(),
@@ -247,5 +251,12 @@ mod tests {
     fn long_queries_are_bounded() {
         let long: String = (0..1000).map(|at| format!("file{} \"é🙂' ", at)).collect();
         assert!(!found(&long, None).is_empty());
+    }
+
+    #[test]
+    fn a_catalog_without_tools_is_searched_without_harm() {
+        let index = Index::build(&Catalog::build(vec![toolset("notes", "Short notes.", &[])]));
+        assert_eq!(index.find("notes", None), []);
+        assert_eq!(index.find("notes", Some("notes")), []);
     }
 }

@@ -51,14 +51,14 @@ enum Pending {
 }
 
 impl Link {
-    pub fn new(source: &str, max_in_flight: usize) -> Arc<Self> {
+    pub fn new(source: &str, max_in_flight: usize, stop: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             source: source.to_owned(),
             outbox: Outbox::new(OUTBOX_LIMIT),
             table: Mutex::default(),
             era: OnceLock::new(),
             max_in_flight,
-            stop: CancellationToken::new(),
+            stop,
             list_changed: Notify::new(),
             noise: AtomicU64::new(0),
         })

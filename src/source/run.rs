@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::Surroundings;
 use super::launch::{self, Grace, Launched, Process};
 use super::link::Link;
 use super::stderr::StderrTail;
@@ -42,16 +42,10 @@ pub struct Running {
 }
 
 /// Starts the tasks of a launched process.
-pub fn run(
-    launched: Launched,
-    source: &str,
-    max_in_flight: usize,
-    max_message: usize,
-    grace: Arc<std::sync::Mutex<Grace>>,
-    tracker: &TaskTracker,
-) -> Running {
+pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surroundings) -> Running {
+    let tracker = &around.tracker;
     let Launched { process, stdin, stdout, stderr, secrets } = launched;
-    let link = Link::new(source, max_in_flight);
+    let link = Link::new(source, max_in_flight, around.shutdown.child_token());
     let tail = StderrTail::new(secrets);
     let pid = process.pid();
     let span = tracing::info_span!("source", id = source, pid);
@@ -67,10 +61,10 @@ pub fn run(
     let drain = tracker.spawn(tail.clone().drain(stderr).instrument(span.clone()));
     let reading = {
         let (link, tail) = (link.clone(), tail.clone());
-        tracker.spawn(read(link, tail, LineReader::new(stdout, max_message)).instrument(span.clone()))
+        tracker.spawn(read(link, tail, LineReader::new(stdout, around.max_message)).instrument(span.clone()))
     };
     let (tell, gone) = oneshot::channel();
-    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), grace };
+    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), grace: around.grace.clone() };
     tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
     Running { link, pid, tail, gone }
 }

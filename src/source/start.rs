@@ -68,8 +68,7 @@ async fn attempt(
         let text = format!("source `{id}` could not be launched: {error}");
         NoGreeting::Failed(CallError::new(ErrorKind::Unavailable, text, error.hint()).at(id, None))
     })?;
-    let running =
-        run::run(launched, id, config.max_in_flight, around.max_message, around.grace.clone(), &around.tracker);
+    let running = run::run(launched, id, config.max_in_flight, around);
     let greeting = tokio::select! {
         greeting = handshake::greet(&running.link, config.era, known) => greeting,
         () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running))),
