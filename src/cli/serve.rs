@@ -39,6 +39,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
                 "start toolrelay from an MCP client, or with both piped",
             )
         })?;
+        tokio::spawn(cancel_on_closed_output(stop.clone()));
         let relay = built.spawn();
         stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
         relay.drain().await;
@@ -49,6 +50,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     served
 }
 
+/// Cancels `stop` when the client cannot be answered any more, though its end of the input is still open.
+async fn cancel_on_closed_output(stop: CancellationToken) {
+    pipes::output_closed().await;
+    tracing::debug!("client does not read any more, ending");
+    stop.cancel();
+}
+
+/// Cancels `stop` at the first signal that asks the process to end.
 async fn cancel_on_signal(stop: CancellationToken) {
     setup::signal().await;
     tracing::info!("signal received, ending");

@@ -50,6 +50,23 @@ pub fn output() -> io::Result<Output> {
     Ok(Box::new(tokio::io::stdout()))
 }
 
+/// Waits until nobody can read the standard output any more. Without end where that cannot be told, as for a file.
+#[cfg(target_os = "linux")]
+pub async fn output_closed() {
+    use std::os::unix::fs::FileTypeExt;
+    let own = reopen(1, true).ok().filter(|own| own.metadata().is_ok_and(|about| about.file_type().is_fifo()));
+    let own = own.and_then(|own| nonblocking(own).ok());
+    match own.and_then(|own| tokio::net::unix::pipe::Sender::from_file_unchecked(own).ok()) {
+        Some(watched) => drop(watched.ready(tokio::io::Interest::ERROR).await),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub async fn output_closed() {
+    std::future::pending().await
+}
+
 /// Opens a pipe once more, so that its blocking mode can be changed without changing it for whoever shares it.
 #[cfg(unix)]
 fn reopen(descriptor: u32, write: bool) -> io::Result<std::fs::File> {

@@ -50,7 +50,9 @@ pub async fn serve(
     told.abort();
     session.end();
     outbox.close();
-    let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+    if !writer.is_finished() {
+        let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+    }
 }
 
 async fn read(session: &Arc<Session>, outbox: &Outbox, mut reader: LineReader<impl AsyncRead + Unpin>) {
