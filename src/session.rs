@@ -55,6 +55,8 @@ struct ClientState {
     listens: BTreeMap<Box<str>, Listen>,
     /// It is a legacy client, and has said that it is ready.
     initialized: bool,
+    /// The digest of the list that it got last, or that it was told of.
+    known: Option<[u8; 32]>,
 }
 
 impl ClientState {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::list::visible_digest;
 use super::{Listen, Session};
 use crate::protocol;
+use crate::snapshot::Snapshot;
 use crate::wire::{Message, Object};
 
 /// At least this long between two notifications.
@@ -16,7 +17,7 @@ impl Session {
     /// Tells the client of changes until the relay ends. Spawned once a session.
     pub async fn tell_changes(self: Arc<Self>) {
         let mut snapshots = self.around.control.snapshots.watch();
-        let mut last = visible_digest(&snapshots.borrow_and_update().clone(), &self.principal);
+        self.knows(&snapshots.borrow_and_update().clone());
         loop {
             tokio::select! {
                 () = self.around.shutdown.cancelled() => return,
@@ -28,8 +29,8 @@ impl Session {
                 continue;
             }
             let now = visible_digest(&snapshot, &self.principal);
-            if now != last && self.tell_list_changed() {
-                last = now;
+            if self.lock().known != Some(now) && self.tell_list_changed() {
+                self.lock().known = Some(now);
                 tokio::select! {
                     () = self.around.shutdown.cancelled() => return,
                     () = tokio::time::sleep(GAP) => {}
@@ -38,6 +39,12 @@ impl Session {
                 self.tell.notify_one();
             }
         }
+    }
+
+    /// Notes which list the client has now: of that one it need not be told.
+    pub(super) fn knows(&self, snapshot: &Snapshot) {
+        let digest = visible_digest(snapshot, &self.principal);
+        self.lock().known = Some(digest);
     }
 
     /// `false` when there is nobody yet who may be told.

@@ -28,6 +28,7 @@ impl Session {
         let snapshot = self.around.control.snapshots.now();
         let waited = self.around.control.awake_for() >= FIRST_LISTING;
         if is_ready(&snapshot, &self.principal, waited) {
+            self.knows(&snapshot);
             return self.result(&id, &tools_json(&snapshot, &self.principal, style), style);
         }
         let session = self.clone();
@@ -36,6 +37,7 @@ impl Session {
             let snapshot = session.listable().await;
             let json = tools_json(&snapshot, &session.principal, style);
             if session.finish(&own_id) {
+                session.knows(&snapshot);
                 session.result(&own_id, &json, style);
             }
         });
