@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -15,7 +15,6 @@ use crate::control::{Control, World, key_of};
 use crate::menu::{self, batch::Batches};
 use crate::session;
 use crate::snapshot::Principal;
-use crate::source::launch::{GRACE, GRACE_AT_EXIT};
 use crate::source::{Known, Source, SourceEvent, Surroundings};
 use crate::store::{Recalled, Store};
 
@@ -32,7 +31,6 @@ pub struct Relay {
     local: Principal,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
-    around: Surroundings,
     store: Store,
 }
 
@@ -69,7 +67,6 @@ impl Built {
             shutdown: shutdown.clone(),
             starting: Arc::new(Semaphore::new(config.relay.max_starting)),
             max_message: config.relay.max_message_bytes,
-            grace: Arc::new(Mutex::new(GRACE)),
         };
         let mut sources = BTreeMap::new();
         for entry in &config.sources {
@@ -84,7 +81,7 @@ impl Built {
             World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
         let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
-        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, around, store })
+        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, store })
     }
 }
 
@@ -106,7 +103,6 @@ impl Relay {
 
     /// Ends everything: every process of every source is gone when this returns, or killed.
     pub async fn drain(&self) {
-        *self.around.grace.lock().unwrap_or_else(PoisonError::into_inner) = GRACE_AT_EXIT;
         self.shutdown.cancel();
         self.tracker.close();
         let ended = async {

@@ -23,7 +23,6 @@ use crate::catalog::Listing;
 use crate::config::{BadSource, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 use crate::protocol::Era;
-use launch::Grace;
 use link::Link;
 
 /// How many calls and questions may wait for an actor: more than one client can have in flight.
@@ -113,7 +112,6 @@ pub struct Surroundings {
     /// Bounds how many sources start at once.
     pub starting: Arc<Semaphore>,
     pub max_message: usize,
-    pub grace: Arc<Mutex<Grace>>,
 }
 
 /// What an actor is asked.

@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Launch, Lookup, Resolved};
 use crate::redact::mask;
@@ -20,15 +21,23 @@ const PIPE_SIZE: usize = 256 * 1024;
 
 /// How long a process may take to end after its input was closed, and after it was asked to terminate.
 #[derive(Debug, Clone, Copy)]
-pub struct Grace {
-    pub closed: Duration,
-    pub terminated: Duration,
+struct Grace {
+    closed: Duration,
+    terminated: Duration,
+    /// For what is left of its group.
+    swept: Duration,
 }
 
 /// The end of one source while the relay goes on.
-pub const GRACE: Grace = Grace { closed: Duration::from_secs(3), terminated: Duration::from_secs(2) };
+const GRACE: Grace =
+    Grace { closed: Duration::from_secs(3), terminated: Duration::from_secs(2), swept: Duration::from_millis(500) };
 /// The end of everything: clients kill a relay that takes longer than about two seconds.
-pub const GRACE_AT_EXIT: Grace = Grace { closed: Duration::from_millis(900), terminated: Duration::from_millis(500) };
+/// It also cuts short what is under way already.
+const GRACE_AT_EXIT: Grace = Grace {
+    closed: Duration::from_millis(900),
+    terminated: Duration::from_millis(500),
+    swept: Duration::from_millis(250),
+};
 
 /// Why a source could not be launched.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +157,17 @@ fn own_group(command: &mut Command) {
 #[cfg(not(unix))]
 fn own_group(_: &mut Command) {}
 
+/// Waits for a part of the grace, and for no more than the shorter one from when the relay is `ending`.
+async fn lapse(ending: &CancellationToken, part: fn(&Grace) -> Duration) {
+    tokio::select! {
+        () = tokio::time::sleep(part(&GRACE)) => {}
+        () = async {
+            ending.cancelled().await;
+            tokio::time::sleep(part(&GRACE_AT_EXIT)).await;
+        } => {}
+    }
+}
+
 /// A source's process and its group.
 pub struct Process {
     child: Child,
@@ -178,17 +198,22 @@ impl Process {
         self.status
     }
 
-    async fn wait_for(&mut self, limit: Duration) -> bool {
-        tokio::time::timeout(limit, self.wait()).await.is_ok()
+    async fn wait_for(&mut self, ending: &CancellationToken, part: fn(&Grace) -> Duration) {
+        tokio::select! {
+            _ = self.wait() => {}
+            () = lapse(ending, part) => {}
+        }
     }
 
-    /// Ends the process, whose input was closed already, and whatever is left of its group.
-    pub async fn stop(&mut self, grace: Grace) {
-        if !self.wait_for(grace.closed).await {
+    /// Ends the process, whose input was closed already, and whatever is left of its group; sooner when the relay is
+    /// `ending`.
+    pub async fn stop(&mut self, ending: &CancellationToken) {
+        self.wait_for(ending, |grace| grace.closed).await;
+        if self.status.is_none() {
             self.signal_group(Ending::Terminate);
-            self.wait_for(grace.terminated).await;
+            self.wait_for(ending, |grace| grace.terminated).await;
         }
-        self.sweep_group(grace).await;
+        self.sweep_group(ending).await;
         if self.status.is_none() {
             let _ = self.child.start_kill();
             self.wait().await;
@@ -196,17 +221,19 @@ impl Process {
     }
 
     /// A leader that ended politely may have left others behind (`npx` and `sh -c` do).
-    async fn sweep_group(&mut self, grace: Grace) {
+    async fn sweep_group(&mut self, ending: &CancellationToken) {
         if self.status.is_some() {
             if !self.signal_group(Ending::Terminate) {
                 return;
             }
-            let until = tokio::time::Instant::now() + grace.terminated.min(Duration::from_millis(500));
-            while tokio::time::Instant::now() < until {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                if !self.signal_group(Ending::Probe) {
-                    return;
+            let emptied = async {
+                while self.signal_group(Ending::Probe) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
                 }
+            };
+            tokio::select! {
+                () = emptied => return,
+                () = lapse(ending, |grace| grace.swept) => {}
             }
         }
         self.signal_group(Ending::Kill);

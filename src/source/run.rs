@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Surroundings;
-use super::launch::{self, Grace, Launched, Process};
+use super::launch::{self, Launched, Process};
 use super::link::Link;
 use super::stderr::StderrTail;
 use crate::call::{CallError, ErrorKind};
@@ -64,7 +65,7 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
         tracker.spawn(read(link, tail, LineReader::new(stdout, around.max_message)).instrument(span.clone()))
     };
     let (tell, gone) = oneshot::channel();
-    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), grace: around.grace.clone() };
+    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), ending: around.shutdown.clone() };
     tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
     Running { link, pid, tail, gone }
 }
@@ -86,10 +87,10 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
         match reader.fill().await {
             Ok(true) => {}
             Ok(false) => {
-                while let Some(line) = reader.buffered() {
-                    if let Err(fatal) = take_line(&link, &tail, line).await {
-                        return Some(fatal);
-                    }
+                // What breaks off in the middle is no answer: its call ends with the process.
+                if let Some(Line::Whole(bytes)) = reader.buffered() {
+                    let handler = move |bytes| Message::parse(bytes).map(|message| link.receive(&message)).is_ok();
+                    wire::handle(bytes, handler).await;
                 }
                 return None;
             }
@@ -159,7 +160,8 @@ struct Supervised {
     process: Process,
     link: Arc<Link>,
     tail: StderrTail,
-    grace: Arc<std::sync::Mutex<Grace>>,
+    /// The relay itself ends.
+    ending: CancellationToken,
 }
 
 impl Supervised {
@@ -191,8 +193,7 @@ impl Supervised {
         let gone = self.account(asked, fatal);
         tracing::info!(how = %gone.error.message, "source ended");
         self.link.shut(&gone.error);
-        let grace = *self.grace.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.process.stop(grace).await;
+        self.process.stop(&self.ending).await;
         reading.abort();
         let _ = tell.send(gone);
     }
