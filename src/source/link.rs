@@ -342,6 +342,13 @@ impl Link {
         if table.pending.is_empty() { table.last_used } else { None }
     }
 
+    /// Whether a call was sent or ended after `then`, or is in flight.
+    pub fn used_since(&self, then: Instant) -> bool {
+        let table = self.lock();
+        table.last_used.is_some_and(|at| at > then)
+            || table.pending.values().any(|entry| matches!(entry, Pending::Call { .. }))
+    }
+
     /// Takes no more calls, if none is in flight; a call that comes later is given back and starts the source again.
     pub fn close_if_idle(&self) -> bool {
         let mut table = self.lock();

@@ -11,7 +11,7 @@ use crate::catalog::{Listing, ServerNote};
 
 /// At least this long between two listings.
 pub const LIST_GAP: Duration = Duration::from_secs(1);
-/// A listing this fresh is not repeated before a name is refused.
+/// A listing this fresh is not repeated before a name is refused, unless the source was called meanwhile.
 const LIST_FRESH: Duration = Duration::from_secs(3);
 /// The first and the longest wait for a look at the list after calls (real servers change it without a word).
 const LOOK_FIRST: Duration = Duration::from_secs(10);
@@ -72,7 +72,10 @@ impl Ready {
 
     /// Whether its list is as good as new.
     pub fn is_fresh(&self) -> bool {
-        !self.dirty && !self.listing && self.listed_at.is_some_and(|at| at.elapsed() < LIST_FRESH)
+        let listed = self.listed_at.is_some_and(|at| at.elapsed() < LIST_FRESH);
+        // A call may have changed the list since, and whoever asks may know of it.
+        let used = self.list_began.is_none_or(|began| self.link.used_since(began));
+        listed && !used && !self.dirty && !self.listing
     }
 
     /// Begins a listing if one is wanted, none is under way, and the last is long enough ago.
