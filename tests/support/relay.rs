@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use place::{Place, command, eventually, source};
+pub use place::{Place, command, eventually, fixture, source};
 pub use reply::{Reply, start_of};
 
 /// How long anything may take that should happen at once, on a machine that is busy with other tests.

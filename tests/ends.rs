@@ -1,0 +1,129 @@
+//! The end of the relay, in every way it can come: nothing it started is left.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::json;
+use support::{END, Place, Relay, command, eventually, source};
+
+/// Sources that do not go by themselves.
+fn stubborn() -> Vec<String> {
+    let kinds: [&[&str]; 5] = [
+        &["--ignore-eof"],
+        &["--ignore-term"],
+        &["--ignore-eof", "--ignore-term"],
+        &["--grandchild"],
+        &["--ignore-eof", "--ignore-term", "--grandchild"],
+    ];
+    (0..10).map(|n| source(&format!("s{n}"), kinds[n % kinds.len()], "start = \"at-start\"")).collect()
+}
+
+/// Starts ten stubborn sources and ends the relay by `end`; nothing may be left, and 3 seconds must do.
+#[track_caller]
+fn check(name: &str, end: impl FnOnce(&mut Relay)) {
+    let mut relay = Relay::greeted("", &stubborn());
+    for n in 0..10 {
+        relay.await_status(&format!("s{n}"), "ready");
+    }
+    let before = relay.place.processes(relay.pid()).len();
+    assert_eq!(before, 14, "{name}");
+    let start = Instant::now();
+    end(&mut relay);
+    let (status, took) = relay.ended();
+    assert_eq!(status.code(), Some(0), "{name}: {}", relay.stderr());
+    assert!(took < END && start.elapsed() < END + END, "{name}: {took:?}");
+    assert!(relay.place.processes(relay.pid()).is_empty(), "{name}");
+}
+
+#[test]
+fn stubborn_sources_go_with_the_end_of_input() {
+    check("end of input", Relay::close_stdin);
+}
+
+#[test]
+fn stubborn_sources_go_with_a_signal() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        check(&format!("{signal:?}"), |relay| relay.signal(signal));
+    }
+}
+
+#[test]
+fn sources_go_with_a_relay_that_is_killed() {
+    let mut relay = Relay::greeted("", &[source("plain", &[], ""), source("deaf", &["--ignore-eof"], "")]);
+    for id in ["plain", "deaf"] {
+        relay.call(id, "echo", json!({}));
+    }
+    relay.signal(Signal::KILL);
+    let (status, _) = relay.ended();
+    assert_eq!(status.code(), None);
+}
+
+#[test]
+fn calls_in_flight_are_answered_when_the_relay_is_told_to_end() {
+    let mut relay = Relay::greeted("", &[source("fix", &[], ""), source("slow", &["--start-delay-ms", "60000"], "")]);
+    relay.call("fix", "echo", json!({}));
+    let ids = [relay.ask_call("fix", "sleep", json!({"ms": 60_000})), relay.ask_call("slow", "echo", json!({}))];
+    relay.await_status("slow", "starting");
+    relay.signal(Signal::TERM);
+    for id in &ids {
+        assert_eq!(relay.answer(id).error_code(), -32603);
+    }
+    relay.finish();
+}
+
+/// A source that was being stopped when the relay ended kept its long grace; only its launcher was killed in the end.
+#[test]
+fn what_is_being_stopped_already_goes_as_well() {
+    let place = Place::new();
+    let lingering =
+        command("lingering", "sh", &["-c", "printf 'Content-Length: 2\\r\\n\\r\\n{}'; sleep 600; sleep 600"], "");
+    let idle = place.journaled("idle", &["--ignore-eof", "--ignore-term", "--grandchild"], "idle_stop_secs = 1");
+    let mut relay = Relay::greeted_in(&place, "", &[lingering, idle]);
+    relay.list();
+    relay.await_status("lingering", "unreachable");
+    relay.call("idle", "echo", json!({}));
+    eventually("the idle one is being stopped", || relay.stderr().contains("source idle, stopped"));
+    relay.finish();
+}
+
+#[test]
+fn a_source_that_is_starting_goes_as_well() {
+    let sources = [
+        source("mute", &["--mute", "--ignore-eof", "--grandchild"], ""),
+        source("slow", &["--start-delay-ms", "60000"], ""),
+    ];
+    let mut relay = Relay::greeted("", &sources);
+    relay.list();
+    eventually("both run", || relay.place.processes(relay.pid()).len() == 3);
+    relay.finish();
+}
+
+#[test]
+fn an_end_before_the_beginning_is_fine() {
+    Relay::start("", &stubborn()).finish();
+    let mut relay = Relay::start("", &stubborn());
+    relay.ask("initialize", json!({}));
+    relay.ask("tools/list", json!({}));
+    relay.finish();
+}
+
+/// Pipes and processes are given back, however often a source comes and goes.
+#[test]
+fn nothing_leaks_over_restarts() {
+    let mut relay = Relay::greeted("", &[source("fix", &[], "")]);
+    let descriptors = |relay: &Relay| std::fs::read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count();
+    relay.call("fix", "echo", json!({}));
+    let base = descriptors(&relay);
+    for round in 0..2 {
+        assert_eq!(relay.call("fix", "die", json!({"code": 1})).failure().0, "exited", "{round}");
+        assert_eq!(relay.call("fix", "echo", json!({})).structured(), json!({}));
+    }
+    assert!(descriptors(&relay) <= base + 1, "{} after {base}", descriptors(&relay));
+    assert_eq!(relay.place.processes(relay.pid()).len(), 1);
+    relay.finish();
+}

@@ -1,0 +1,118 @@
+//! Sources of every era and revision: each is understood at once, and what was found out is not asked again.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::{Place, Relay, command, eventually, fixture};
+
+/// Calls the source in two runs of the relay. Gives its journal's counts of probes and of `initialize` after each.
+#[track_caller]
+fn check(era: &str, within: Duration, want: [(usize, usize); 2]) {
+    let place = Place::new();
+    for counts in want {
+        let mut relay = Relay::greeted_in(&place, "", &[place.journaled("fix", &["--era", era], "")]);
+        let start = Instant::now();
+        assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{era}");
+        assert!(start.elapsed() < within, "{era}: {:?}", start.elapsed());
+        assert!(relay.call_direct("find_tools", json!({"query": "echo"})).structured()["total"].as_u64() > Some(0));
+        let seen = ["server/discover", "initialize"].map(|method| place.journal_count("fix.journal", method));
+        assert_eq!((seen[0], seen[1]), counts, "{era}");
+        relay.finish();
+    }
+}
+
+const PROMPT: Duration = Duration::from_secs(2);
+/// The probe is left unanswered for 3 seconds before `initialize` is sent behind it.
+const PROBED: Duration = Duration::from_secs(6);
+
+#[test]
+fn legacy() {
+    check("legacy", PROMPT, [(1, 1), (1, 2)]);
+}
+
+#[test]
+fn modern() {
+    check("modern", PROMPT, [(1, 0), (2, 0)]);
+}
+
+#[test]
+fn silent_before_initialize() {
+    check("silent", PROBED, [(1, 1), (1, 2)]);
+}
+
+#[test]
+fn mute_on_the_probe() {
+    check("mute-probe", PROBED, [(1, 1), (1, 2)]);
+}
+
+#[test]
+fn late_with_the_probe() {
+    check("late-probe", PROBED, [(1, 1), (1, 2)]);
+}
+
+#[test]
+fn gone_with_the_probe() {
+    check("exit-on-probe", PROMPT, [(1, 1), (1, 2)]);
+}
+
+#[test]
+fn an_empty_result_for_the_probe() {
+    check("empty-result", PROMPT, [(1, 1), (1, 2)]);
+}
+
+/// A source that was legacy and is modern now is understood without a change of the configuration.
+#[test]
+fn an_era_that_was_found_out_may_change() {
+    let place = Place::new();
+    let binary = fixture();
+    for era in ["legacy", "modern", "legacy"] {
+        // The same command each time, so that what is remembered is about it.
+        let script = format!("#!/bin/sh\nexec {} --era {era}\n", binary.display());
+        let path = place.write("source.sh", script);
+        let mut relay = Relay::greeted_in(&place, "", &[command("fix", "sh", &[&path], "")]);
+        assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{era}");
+        eventually("the era is told", || relay.stderr().contains(&format!("era=\"{era}\"")));
+        relay.finish();
+    }
+}
+
+#[test]
+fn an_era_may_be_prescribed() {
+    let place = Place::new();
+    let sources = [
+        place.journaled("old", &["--era", "exit-on-probe"], "era = \"legacy\""),
+        place.journaled("new", &["--era", "modern"], "era = \"modern\""),
+        place.journaled("wrong", &["--era", "modern"], "era = \"legacy\""),
+    ];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    for id in ["old", "new"] {
+        assert_eq!(relay.call(id, "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    }
+    let (kind, text) = relay.call("wrong", "echo", json!({})).failure();
+    assert!(kind == "unavailable" && text.contains("refused `initialize`"), "{text}");
+    assert_eq!(place.journal_count("old.journal", "server/discover"), 0);
+    assert_eq!(place.journal_count("new.journal", "initialize"), 0);
+    assert_eq!(place.journal_count("wrong.journal", "server/discover"), 0);
+    relay.finish();
+}
+
+#[test]
+fn every_legacy_revision_is_understood() {
+    let place = Place::new();
+    let versions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+    let sources = versions.map(|version| place.journaled(&format!("v{version}"), &["--version", version], ""));
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    for version in versions {
+        assert_eq!(
+            relay.call(&format!("v{version}"), "echo", json!({"v": version})).structured(),
+            json!({"v": version})
+        );
+        eventually("the revision is told", || relay.stderr().contains(&format!("version=\"{version}\"")));
+    }
+    relay.finish();
+}
