@@ -207,12 +207,14 @@ fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>
     let mut found: Found<'a> = Vec::new();
     for tool in tools {
         let split = tool.split_once('/').and_then(|(source, name)| snapshot.catalog.find(source, name));
-        match split.or_else(|| snapshot.catalog.by_exposed(tool)) {
-            Some(entry) => found.push((entry, None)),
-            None => match snapshot.catalog.tools_named(tool).as_slice() {
-                [] => unknown.push(tool.clone()),
-                entries => found.extend(entries.iter().map(|entry| (*entry, None))),
-            },
+        let entries = match split.or_else(|| snapshot.catalog.by_exposed(tool)) {
+            Some(entry) => vec![entry],
+            None => snapshot.catalog.tools_named(tool),
+        };
+        let before = found.len();
+        found.extend(entries.into_iter().filter(|entry| !entry.hidden).map(|entry| (entry, None)));
+        if found.len() == before {
+            unknown.push(tool.clone());
         }
     }
     found
