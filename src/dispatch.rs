@@ -4,7 +4,7 @@
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Entry, Toolset};
 use crate::config::{CallLimits, Unlisted};
-use crate::name::{SEPARATOR, SourceId, ToolName};
+use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::Source;
@@ -82,21 +82,38 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
     if !snapshot.catalog.is_loaded() {
         return Resolved::NotYet(NotYet::Load);
     }
+    if let Some(error) = withheld_direct(snapshot, name) {
+        return Resolved::Refused(error);
+    }
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
         format!("there is no tool `{name}`"),
         "see `find_tools`, and call what it finds through `call_tool`",
     );
     error.tool = Some(name.to_owned());
-    error.similar = snapshot.catalog.similar_tools("", name);
+    let owned =
+        snapshot.catalog.toolsets.iter().filter(|toolset| !toolset.prefix.is_empty()).find_map(|toolset| {
+            Some((toolset.id.as_str(), name.strip_prefix(&toolset.prefix)?.strip_prefix(SEPARATOR)?))
+        });
+    let Some((source, tool)) = owned else {
+        error.similar = snapshot.catalog.similar_tools("", name);
+        return Resolved::Refused(error);
+    };
+    let similar = snapshot.catalog.similar_tools(source, tool);
+    let entries = similar.iter().filter_map(|tool| snapshot.catalog.find(source, tool));
+    error.similar = entries.map(|entry| snapshot.catalog.exposed_name(entry).to_string()).collect();
     // A source that has this prefix may have got the tool since it was last listed.
-    let owner = snapshot.catalog.toolsets.iter().find(|toolset| {
-        !toolset.prefix.is_empty() && name.strip_prefix(&toolset.prefix).is_some_and(|rest| rest.starts_with(SEPARATOR))
-    });
-    match owner.and_then(|toolset| snapshot.source(toolset.id.as_str())) {
-        Some(source) => missing(source, error),
-        None => Resolved::Refused(error),
-    }
+    missing(snapshot.source(source).expect("BUG: every toolset has its source"), error)
+}
+
+/// Why the tool that would be shown under a name is not.
+fn withheld_direct(snapshot: &Snapshot, name: &str) -> Option<CallError> {
+    let mut toolsets = snapshot.catalog.toolsets.iter().filter(|toolset| name.starts_with(&toolset.prefix));
+    toolsets.find_map(|toolset| {
+        let named = |tool: &ToolName| ExposedName::of(&toolset.id, &toolset.prefix, tool).as_str() == name;
+        let found = toolset.withheld.iter().find(|withheld| named(&withheld.tool))?;
+        Some(refused(toolset.id.as_str(), found.tool.as_str(), &found.reason))
+    })
 }
 
 fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
