@@ -104,7 +104,7 @@ fn the_schema_and_the_check_refuse_the_same() {
         "tool.x.hidden = 'yes'",
         "tool = []",
         "[relay]\npin = 'warn'",
-        "[relay]\nexposure = 'lazy'",
+        "[relay]\nexposure = 'lasy'",
         "[relay]\nmenu = ['find_tools']",
         "[relay]\nalways_visible = ['x']",
         "[http]",
