@@ -41,8 +41,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
         })?;
         tokio::spawn(cancel_on_closed_output(stop.clone()));
         let relay = built.spawn();
-        stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
-        relay.drain().await;
+        let last_writes =
+            stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
+        tokio::join!(last_writes, relay.drain());
         Ok(())
     });
     // Reading a terminal cannot be broken off.

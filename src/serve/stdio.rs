@@ -18,22 +18,22 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last answers may take to be written.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// Serves one client until it closes its input, stops reading, or `stop` is cancelled.
+/// Serves one client until it closes its input, stops reading, or `stop` is cancelled. Gives what is left to be done: the
+/// last writes, for which nobody else need wait.
 pub async fn serve(
     around: Surroundings,
     max_message: usize,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
-) {
+) -> impl Future<Output = ()> {
     let outbox = Outbox::new(OUTBOX_LIMIT);
     let session = Session::new(around.clone(), Principal::local(), outbox.clone());
-    let writer = {
+    let mut writer = {
         let outbox = outbox.clone();
         tokio::spawn(async move { outbox.write_to(output).await })
     };
     let told = around.tracker.spawn(session.clone().tell_changes());
-    let mut writer = std::pin::pin!(writer);
     let reading = read(&session, &outbox, LineReader::new(input, max_message));
     tokio::select! {
         () = reading => {
@@ -50,8 +50,10 @@ pub async fn serve(
     told.abort();
     session.end();
     outbox.close();
-    if !writer.is_finished() {
-        let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+    async move {
+        if !writer.is_finished() {
+            let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+        }
     }
 }
 
