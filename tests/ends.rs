@@ -5,6 +5,7 @@
 #[path = "support/relay.rs"]
 mod support;
 
+use std::io::Write;
 use std::time::Instant;
 
 use rustix::process::Signal;
@@ -89,6 +90,28 @@ fn what_is_being_stopped_already_goes_as_well() {
     relay.call("idle", "echo", json!({}));
     eventually("the idle one is being stopped", || relay.stderr().contains("source idle, stopped"));
     relay.finish();
+}
+
+/// The last writes to a client that does not read came first, and only then the end of the sources.
+#[test]
+fn a_client_that_does_not_read_does_not_delay_the_end() {
+    let place = Place::new();
+    let stubborn = source("stubborn", &["--ignore-eof", "--ignore-term", "--grandchild"], "");
+    let mut child = place.command("", &[stubborn, source("fix", &[], "")]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for id in 0..30 {
+        let call = r#"{"name":"fix__big","arguments":{"bytes":1000000}}"#;
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{call}}}"#).unwrap();
+    }
+    eventually("all run", || place.processes(child.id()).len() == 3);
+    let stdout = child.stdout.take().unwrap();
+    eventually("answers wait to be read", || rustix::io::ioctl_fionread(&stdout).unwrap() >= 1_000_000);
+    let start = Instant::now();
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(start.elapsed() < END, "{:?}", start.elapsed());
+    eventually("nothing is left", || place.processes(child.id()).is_empty());
 }
 
 #[test]
