@@ -154,7 +154,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     };
     let total = found.len();
     let rest = match &arguments.cursor {
-        Some(cursor) => after(&found, cursor)?,
+        Some(cursor) => after(&snapshot.catalog, &found, cursor)?,
         None => &found,
     };
     let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
@@ -241,7 +241,11 @@ fn cursor_of((entry, score): &(&Entry, Option<f32>)) -> String {
     format!("{:08x}:{}/{}", score.map_or(0, f32::to_bits), entry.source, entry.tool)
 }
 
-fn after<'a, 'b>(found: &'b Found<'a>, cursor: &str) -> Result<&'b [(&'a Entry, Option<f32>)], CallError> {
+fn after<'a, 'b>(
+    catalog: &Catalog,
+    found: &'b Found<'a>,
+    cursor: &str,
+) -> Result<&'b [(&'a Entry, Option<f32>)], CallError> {
     let parts = cursor
         .split_once(':')
         .and_then(|(bits, key)| Some((u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?)));
@@ -258,9 +262,11 @@ fn after<'a, 'b>(found: &'b Found<'a>, cursor: &str) -> Result<&'b [(&'a Entry, 
         return Ok(&found[at + 1..]);
     }
     // The tool is gone: go on with what would have come after it.
+    let place = |source: &str| catalog.toolset(source).map(|toolset| (toolset.provider.as_str(), toolset.id.as_str()));
+    let gone = (place(source), tool);
     let at = found.iter().position(|(entry, score)| match score {
         Some(score) => *score < f32::from_bits(bits),
-        None => (entry.source.as_str(), entry.tool.as_str()) > (source, tool),
+        None => (place(entry.source.as_str()), entry.tool.as_str()) > gone,
     });
     Ok(&found[at.unwrap_or(found.len())..])
 }
