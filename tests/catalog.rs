@@ -210,6 +210,25 @@ fn find_tools_reaches_everything_once() {
     relay.finish();
 }
 
+/// A page that ended with a tool that is gone by now ended the paging, where the tool was its source's last.
+#[test]
+fn paging_goes_on_where_a_tool_is_gone() {
+    let settings = "provider = \"first\"\nallow = [\"gro*\", \"shrink\"]\ntool.shrink = { hidden = true }";
+    let sources = [source("z", &["--changing"], settings), source("a", &[], "provider = \"second\"")];
+    let mut relay = Relay::greeted(EAGER, &sources);
+    relay.list();
+    relay.call("z", "grow", json!({}));
+    eventually("it has grown", || relay.list().contains("grown_1"));
+    let page = relay.call_direct("find_tools", json!({"limit": 3})).structured();
+    assert_eq!(page["matches"][2]["tool"], "grown_1");
+    relay.call("z", "shrink", json!({}));
+    eventually("it has shrunk", || !relay.list().contains("grown_1"));
+    let next = json!({"limit": 1, "cursor": page["nextCursor"]});
+    let page = relay.call_direct("find_tools", next).structured();
+    assert_eq!((&page["matches"][0]["source"], &page["matches"][0]["tool"]), (&json!("a"), &json!("ask")));
+    relay.finish();
+}
+
 /// A client that lists once and never again gets on with what the replies tell it.
 #[test]
 fn a_client_that_lists_once_can_do_everything() {
