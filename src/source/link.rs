@@ -42,6 +42,8 @@ struct Table {
     queue: VecDeque<u64>,
     running: usize,
     last_used: Option<Instant>,
+    /// The process has ended; what it left is still being read.
+    ending: bool,
     closed: Option<CallError>,
 }
 
@@ -81,7 +83,7 @@ impl Link {
     pub fn submit(self: &Arc<Self>, call: Box<Call>) -> Result<(), Box<Call>> {
         let now = Instant::now();
         let mut table = self.lock();
-        if table.closed.is_some() {
+        if table.ending || table.closed.is_some() {
             return Err(call);
         }
         if self.outbox.is_full() || table.queue.len() >= QUEUE_MAX {
@@ -358,6 +360,11 @@ impl Link {
             return true;
         }
         false
+    }
+
+    /// Takes no more calls: what comes from now on waits for the next start instead of going down with this process.
+    pub fn close(&self) {
+        self.lock().ending = true;
     }
 
     pub fn is_closed(&self) -> bool {

@@ -177,9 +177,11 @@ impl Supervised {
         tokio::select! {
             () = stop.cancelled() => asked = true,
             _ = self.process.wait() => {
+                self.link.close();
                 fatal = tokio::time::timeout(LAST_OUTPUT, &mut reading).await.ok().and_then(Result::ok).flatten();
             }
             read = &mut reading => {
+                self.link.close();
                 fatal = read.ok().flatten();
                 if fatal.is_none() {
                     let _ = tokio::time::timeout(LAST_BREATH, self.process.wait()).await;
