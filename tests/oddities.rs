@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
-use support::{AT_ONCE, Place, Relay, command, fixture, source};
+use support::{AT_ONCE, Place, Relay, command, eventually, fixture, source};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -97,6 +97,7 @@ fn a_source_that_ends_after_each_answer_is_usable() {
         Relay::greeted_in(&place, "", &[scripted("once", "true", &format!("echo x >> {count}; exit 0"), "")]);
     for call in 0..2 {
         assert_eq!(relay.call("once", "t", json!({})).result(), json!({"content": []}), "{call}");
+        eventually("it has ended", || relay.status("once")["status"] != "ready");
     }
     assert_eq!(place.lines("launches").len(), 2);
     relay.finish();
