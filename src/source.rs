@@ -10,6 +10,7 @@ pub mod relist;
 pub mod run;
 pub mod start;
 pub mod stderr;
+pub mod waiting;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;

@@ -1,7 +1,6 @@
 //! Owns one source's life: when it runs, when it is listed, when it is tried again, and what it is said to be doing.
 //! It never touches the messages of calls; those go over the [`Link`] past it.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,8 +11,9 @@ use super::link::Link;
 use super::ready::{Due, LIST_GAP, Ready};
 use super::run::Gone;
 use super::start::{self, Started};
+use super::waiting::Waiting;
 use super::{Ask, Known, SourceEvent, State, Status, Surroundings, relist};
-use crate::call::{Call, CallError, End, ErrorKind};
+use crate::call::{Call, CallError, ErrorKind};
 use crate::catalog::Listing;
 use crate::config::{EraChoice, SourceConfig};
 use crate::protocol::Era;
@@ -29,8 +29,6 @@ const RECOVERED: Duration = Duration::from_secs(20);
 const LAUNCH_GAP: Duration = Duration::from_secs(5);
 /// A call waits for the next launch if that is no further away than this.
 const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
-/// How many calls may wait for a start.
-const WAITING_MAX: usize = 1024;
 /// Results of the actor's own tasks; there are never more than a few of them.
 const INNER: usize = 16;
 
@@ -66,8 +64,7 @@ pub struct Actor {
     digest: Option<String>,
     failures: u32,
     last_launch: Option<Instant>,
-    waiting: VecDeque<(Box<Call>, Instant)>,
-    askers: Vec<oneshot::Sender<Result<(), CallError>>>,
+    waiting: Waiting,
     urgent: Arc<Notify>,
     cancel_start: CancellationToken,
     next_tick: Instant,
@@ -86,6 +83,7 @@ impl Actor {
         let (inner, results) = mpsc::channel(INNER);
         Self {
             cancel_start: around.shutdown.child_token(),
+            waiting: Waiting::new(config.id.as_str()),
             config,
             around,
             live,
@@ -96,8 +94,6 @@ impl Actor {
             digest: known.digest,
             failures: 0,
             last_launch: None,
-            waiting: VecDeque::new(),
-            askers: Vec::new(),
             urgent: Arc::new(Notify::new()),
             next_tick: Instant::now(),
             inner,
@@ -128,7 +124,7 @@ impl Actor {
     fn next_wake(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Idle | Phase::Stopping => None,
-            Phase::Starting => (!self.waiting.is_empty()).then_some(self.next_tick),
+            Phase::Starting => self.waiting.has_calls().then_some(self.next_tick),
             Phase::Ready(_) => Some(self.next_tick),
             Phase::Down { retry_at, .. } => Some(*retry_at),
         }
@@ -154,12 +150,7 @@ impl Actor {
             },
             _ => call,
         };
-        if self.waiting.len() >= WAITING_MAX {
-            let text = format!("source `{}` is starting, and {WAITING_MAX} calls wait for it already", self.config.id);
-            let error = CallError::new(ErrorKind::Busy, text, "try again in a moment");
-            return call.back.end(End::Failed(error.at(self.config.id.as_str(), Some(call.tool.as_str()))));
-        }
-        self.waiting.push_back((call, Instant::now()));
+        self.waiting.add_call(call);
         self.wanted();
     }
 
@@ -171,7 +162,7 @@ impl Actor {
             }
             ready.dirty |= !ready.listing;
         }
-        self.askers.push(reply);
+        self.waiting.add_asker(reply);
         self.wanted();
         self.look_after_list();
     }
@@ -197,21 +188,9 @@ impl Actor {
                     self.launch();
                 } else if retry_at.saturating_duration_since(Instant::now()) > WAIT_FOR_RETRY {
                     let error = error.clone();
-                    self.fail_waiting(&error);
+                    self.waiting.fail_all(&error);
                 }
             }
-        }
-    }
-
-    fn fail_waiting(&mut self, error: &CallError) {
-        for (call, _) in std::mem::take(&mut self.waiting) {
-            if !call.ticket.is_cancelled() {
-                let own = error.clone().at(self.config.id.as_str(), Some(call.tool.as_str()));
-                call.back.end(End::Failed(own));
-            }
-        }
-        for asker in std::mem::take(&mut self.askers) {
-            let _ = asker.send(Err(error.clone()));
         }
     }
 
@@ -277,11 +256,7 @@ impl Actor {
         }
         self.follow(&link, running.gone);
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
-        for (call, _) in std::mem::take(&mut self.waiting) {
-            if let Err(call) = link.submit(call) {
-                self.waiting.push_back((call, Instant::now()));
-            }
-        }
+        self.waiting.submit(&link);
         let ready = Ready::new(link, running.pid, greeting);
         self.say(ready.state());
         self.phase = Phase::Ready(Box::new(ready));
@@ -308,7 +283,16 @@ impl Actor {
         });
     }
 
+    /// A start or a first listing failed, and whoever waited for it is told.
     fn failed(&mut self, error: CallError) {
+        self.down(error);
+        if let Phase::Down { error, .. } = &self.phase {
+            self.waiting.fail_all(error);
+        }
+    }
+
+    /// The source is down until the next try.
+    fn down(&mut self, mut error: CallError) {
         self.failures += 1;
         let exponent = self.failures.saturating_sub(1).min(16);
         let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
@@ -316,13 +300,11 @@ impl Actor {
         let cause = format!("{} ({})", error.message, error.hint);
         self.say(State::Unreachable { cause, next_try: SystemTime::now() + wait });
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let mut error = error;
         if error.kind != ErrorKind::Cancelled {
             error.kind = ErrorKind::Unavailable;
         }
         let retry = format!("; it is tried again in {:.0} s, and when it is called", wait.as_secs_f32());
         error.hint.push_str(&retry);
-        self.fail_waiting(&error);
         self.phase = Phase::Down { error, retry_at: Instant::now() + wait };
     }
 
@@ -342,11 +324,9 @@ impl Actor {
             self.phase = Phase::Idle;
         } else {
             // Calls that came in since go with the next launch, not down with this one.
-            let waiting = std::mem::take(&mut self.waiting);
-            self.failed(gone.error);
-            self.waiting = waiting;
+            self.down(gone.error);
         }
-        if !self.waiting.is_empty() || !self.askers.is_empty() {
+        if !self.waiting.is_empty() {
             self.wanted();
         }
     }
@@ -397,9 +377,7 @@ impl Actor {
         };
         let Phase::Ready(ready) = &self.phase else { return };
         self.say(ready.state());
-        for asker in std::mem::take(&mut self.askers) {
-            let _ = asker.send(outcome.clone());
-        }
+        self.waiting.answer(&outcome);
     }
 
     // -- time ---------------------------------------------------------------------------------------------------------
@@ -407,10 +385,9 @@ impl Actor {
     fn tick(&mut self) {
         let now = Instant::now();
         self.next_tick = now + TICK;
-        self.waiting.retain(|(call, _)| !call.ticket.is_cancelled());
+        self.waiting.expire(now);
         match &mut self.phase {
             Phase::Down { retry_at, .. } if *retry_at <= now => self.launch(),
-            Phase::Starting => self.expire_waiting(now),
             Phase::Ready(ready) => {
                 ready.link.sweep(now);
                 match ready.due(now, self.config.idle_stop) {
@@ -431,19 +408,6 @@ impl Actor {
         self.phase = Phase::Stopping;
     }
 
-    fn expire_waiting(&mut self, now: Instant) {
-        let id = self.config.id.clone();
-        let waiting = std::mem::take(&mut self.waiting);
-        let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
-            waiting.into_iter().partition(|(call, since)| now.duration_since(*since) >= call.limits.total);
-        self.waiting = waiting;
-        for (call, since) in expired {
-            let text = format!("source `{id}` is still starting after {:.0} s", since.elapsed().as_secs_f32());
-            let error = CallError::new(ErrorKind::Starting, text, "call again later; the start goes on");
-            call.back.end(End::Failed(error.at(id.as_str(), Some(call.tool.as_str()))));
-        }
-    }
-
     /// The relay ends: so does the process, and so does every call.
     fn finish(mut self, mut asks: mpsc::Receiver<Ask>) {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -453,8 +417,8 @@ impl Actor {
         asks.close();
         while let Ok(ask) = asks.try_recv() {
             match ask {
-                Ask::Call(call) => self.waiting.push_back((call, Instant::now())),
-                Ask::List(reply) => self.askers.push(reply),
+                Ask::Call(call) => self.waiting.add_call(call),
+                Ask::List(reply) => self.waiting.add_asker(reply),
                 Ask::Forget => {}
             }
         }
@@ -464,6 +428,6 @@ impl Actor {
             }
         }
         let text = format!("source `{}` is being stopped with the relay", self.config.id);
-        self.fail_waiting(&CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up"));
+        self.waiting.fail_all(&CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up"));
     }
 }
