@@ -28,6 +28,8 @@ pub trait ReturnPath: Send + Sync {
     fn end(self: Box<Self>, end: End);
     /// A progress notification of the source; `token` is where its token stands.
     fn progress(&self, notice: &Message, token: Span);
+    /// The call has not been sent yet; tells whoever asked for progress why.
+    fn waits(&self, why: &str);
     /// The connection the answers go to, if it can fill up.
     fn outbox(&self) -> Option<&Arc<Outbox>>;
 }

@@ -101,6 +101,8 @@ impl ReturnPath for Waiter {
 
     fn progress(&self, _: &Message, _: Span) {}
 
+    fn waits(&self, _: &str) {}
+
     fn outbox(&self) -> Option<&Arc<Outbox>> {
         None
     }

@@ -164,6 +164,26 @@ fn a_call_cancelled_before_its_source_is_up_is_not_sent() {
     relay.finish();
 }
 
+/// Whoever asks for progress is told that the source is still starting, before it was ever listed and after.
+#[test]
+fn a_call_that_waits_for_a_start_says_so() {
+    let mut relay = Relay::greeted("", &[source("slow", &["--start-delay-ms", "2300"], "")]);
+    let asked = |token: &str| {
+        json!({"name": "call_tool", "_meta": {"progressToken": token}, "arguments": {"source": "slow", "tool": "sleep",
+            "arguments": {"ms": 50, "progress": 2}}})
+    };
+    for token in ["first", "second"] {
+        let id = relay.ask("tools/call", asked(token));
+        relay.answer(&id);
+        let notices =
+            relay.notices.iter().filter(|notice| notice.raw("params").is_some_and(|params| params.contains(token)));
+        let progress: Vec<f64> = notices.map(|notice| notice.params()["progress"].as_f64().unwrap()).collect();
+        assert!(progress.len() >= 4 && progress.is_sorted(), "{token}: {progress:?}");
+        relay.call("slow", "die", json!({"code": 0}));
+    }
+    relay.finish();
+}
+
 #[test]
 fn a_source_that_does_not_read_hurts_only_itself() {
     let mut relay = Relay::greeted("", &[source("stalled", &[], "call_timeout_secs = 2"), source("other", &[], "")]);

@@ -126,6 +126,10 @@ impl ReturnPath for Back {
         self.progress.say(one_line(&note, MESSAGE_MAX));
     }
 
+    fn waits(&self, why: &str) {
+        self.progress.say(one_line(why, MESSAGE_MAX));
+    }
+
     fn outbox(&self) -> Option<&Arc<Outbox>> {
         None
     }

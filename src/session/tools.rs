@@ -2,6 +2,8 @@
 //! Where a call goes is decided in [`crate::dispatch`] alone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 
@@ -10,7 +12,11 @@ use crate::call::{Arguments, BadRequest, Call, CallError, CallRequest, End, Erro
 use crate::dispatch::{self, Asked, Resolved, Route};
 use crate::menu;
 use crate::protocol::{self, Era};
+use crate::snapshot::Snapshots;
 use crate::wire::{Message, Object, Outbox, Piece, Span};
+
+/// How often the client of a call that waits for a listing is told so, if it asked for progress.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 impl Session {
     pub(super) fn call_tool(self: &Arc<Self>, message: &Message, style: Style) {
@@ -68,6 +74,7 @@ impl Session {
             style,
             dispatched: matches!(asked, Asked::Dispatched { .. }),
             route: None,
+            waited: AtomicU32::new(0),
         });
         let snapshot = self.around.control.snapshots.now();
         match dispatch::resolve(&snapshot, &asked) {
@@ -76,12 +83,23 @@ impl Session {
             Resolved::NotYet(_) => {
                 let snapshots = self.around.control.snapshots.clone();
                 self.around.tracker.spawn(async move {
-                    match dispatch::settle(&snapshots, &asked).await {
+                    match settled(&snapshots, &asked, &back).await {
                         Ok(route) => go(route, request, &asked, ticket, back),
                         Err(error) => back.refuse(error),
                     }
                 });
             }
+        }
+    }
+}
+
+/// Waits for the route, and tells the client so now and then.
+async fn settled(snapshots: &Snapshots, asked: &Asked, back: &ClientCall) -> Result<Route, CallError> {
+    let mut settling = std::pin::pin!(dispatch::settle(snapshots, asked));
+    loop {
+        match tokio::time::timeout(TELL_EVERY, &mut settling).await {
+            Ok(settled) => return settled,
+            Err(_) => back.waits("the tools of the source are being listed"),
         }
     }
 }
@@ -119,6 +137,8 @@ struct ClientCall {
     /// It came through `call_tool`.
     dispatched: bool,
     route: Option<(String, String)>,
+    /// How often its client was told that it waits.
+    waited: AtomicU32,
 }
 
 impl ClientCall {
@@ -172,6 +192,18 @@ impl ReturnPath for ClientCall {
                 Piece::Text(own),
                 Piece::Slice(&notice.line, token.end, notice.line.len()),
             ]);
+        }
+    }
+
+    fn waits(&self, why: &str) {
+        if let Some(token) = &self.token {
+            // Progress may only grow, and the source's own begins at zero or one: so this stays far below.
+            let progress = f64::from(self.waited.fetch_add(1, Ordering::Relaxed) + 1) * 1e-9;
+            self.session.frame(&[Piece::Text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\
+                 \"progress\":{progress:.9},\"message\":{}}}}}",
+                crate::wire::quoted(why)
+            ))]);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -13,13 +13,23 @@ use crate::call::{Call, CallError, End, ErrorKind};
 /// How many calls may wait for a start.
 const CALLS_MAX: usize = 1024;
 
+/// How often the client of a waiting call is told so, if it asked for progress.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 type Asker = oneshot::Sender<Result<(), CallError>>;
 
 /// All that waits for one source.
 pub struct Waiting {
     source: String,
-    calls: VecDeque<(Box<Call>, Instant)>,
+    calls: VecDeque<Waiter>,
     askers: Vec<Asker>,
+}
+
+struct Waiter {
+    call: Box<Call>,
+    since: Instant,
+    /// How often its client was told that it waits.
+    told: u32,
 }
 
 impl Waiting {
@@ -38,7 +48,7 @@ impl Waiting {
     /// Lets a call wait; refuses it when there are too many.
     pub fn add_call(&mut self, call: Box<Call>) {
         if self.calls.len() < CALLS_MAX {
-            return self.calls.push_back((call, Instant::now()));
+            return self.calls.push_back(Waiter { call, since: Instant::now(), told: 0 });
         }
         let text = format!("source `{}` is starting, and {CALLS_MAX} calls wait for it already", self.source);
         let error = CallError::new(ErrorKind::Busy, text, "try again in a moment");
@@ -51,9 +61,9 @@ impl Waiting {
 
     /// Gives every call to the source; those it does not take go on waiting.
     pub fn submit(&mut self, link: &Arc<Link>) {
-        for (call, since) in std::mem::take(&mut self.calls) {
-            if let Err(call) = link.submit(call) {
-                self.calls.push_back((call, since));
+        for waiter in std::mem::take(&mut self.calls) {
+            if let Err(call) = link.submit(waiter.call) {
+                self.calls.push_back(Waiter { call, ..waiter });
             }
         }
     }
@@ -67,22 +77,34 @@ impl Waiting {
 
     /// Ends everything that waits with the same failure.
     pub fn fail_all(&mut self, error: &CallError) {
-        for (call, _) in std::mem::take(&mut self.calls) {
-            self.fail(call, error.clone());
+        for waiter in std::mem::take(&mut self.calls) {
+            self.fail(waiter.call, error.clone());
         }
         self.answer(&Err(error.clone()));
     }
 
-    /// Ends calls that have waited as long as they may, and forgets those that were cancelled.
+    /// Ends calls that have waited as long as they may, forgets those that were cancelled, and tells the clients of the
+    /// others now and then that they still wait.
     pub fn expire(&mut self, now: Instant) {
-        for (call, since) in std::mem::take(&mut self.calls) {
-            let waited = now.duration_since(since);
-            if waited >= call.limits.total {
+        for mut waiter in std::mem::take(&mut self.calls) {
+            let waited = now.duration_since(waiter.since);
+            if waited >= waiter.call.limits.total {
                 let text = format!("source `{}` is still starting after {:.0} s", self.source, waited.as_secs_f32());
-                self.fail(call, CallError::new(ErrorKind::Starting, text, "call again later; the start goes on"));
-            } else if !call.ticket.is_cancelled() {
-                self.calls.push_back((call, since));
+                self.fail(
+                    waiter.call,
+                    CallError::new(ErrorKind::Starting, text, "call again later; the start goes on"),
+                );
+                continue;
             }
+            if waiter.call.ticket.is_cancelled() {
+                continue;
+            }
+            if waited >= TELL_EVERY * (waiter.told + 1) {
+                waiter.told += 1;
+                let text = format!("source `{}` is starting ({:.0} s)", self.source, waited.as_secs_f32());
+                waiter.call.back.waits(&text);
+            }
+            self.calls.push_back(waiter);
         }
     }
 

@@ -32,6 +32,11 @@ impl Reply {
     }
 
     #[track_caller]
+    pub fn params(&self) -> Value {
+        self.member("params")
+    }
+
+    #[track_caller]
     pub fn error(&self) -> Value {
         self.member("error")
     }
