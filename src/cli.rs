@@ -22,6 +22,7 @@ mod tools;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::source::watchdog;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// One MCP entry in front of many: an aggregating relay with toolsets that open on demand.
@@ -75,6 +76,9 @@ enum Command {
     Schema,
     /// Print a script that completes the command line in a shell
     Completions(completions::Arguments),
+    /// The relay's own second process, which ends the sources of a relay that was killed
+    #[command(name = watchdog::COMMAND, hide = true)]
+    WatchSources,
 }
 
 /// Why a command failed. The exit code tells scripts which kind it is.
@@ -137,6 +141,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Find(arguments) => find::run(&common, &arguments)?,
         Command::Call(arguments) => call::run(&common, &arguments)?,
         Command::Schema => schema::run(),
+        Command::WatchSources => watchdog::run(std::io::stdin().lock()),
         Command::Completions(arguments) => completions::run(&arguments),
     }
     Ok(())

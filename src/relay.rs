@@ -15,6 +15,7 @@ use crate::control::{Control, World, key_of};
 use crate::menu::{self, batch::Batches};
 use crate::session;
 use crate::snapshot::Principal;
+use crate::source::watchdog::Watchdog;
 use crate::source::{Known, Source, SourceEvent, Surroundings};
 use crate::store::{Recalled, Store};
 
@@ -32,6 +33,7 @@ pub struct Relay {
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
     store: Store,
+    watchdog: Watchdog,
 }
 
 /// A relay whose parts are made; nothing runs yet.
@@ -60,6 +62,7 @@ impl Built {
     pub fn spawn(self) -> Arc<Relay> {
         let Self { config, store, recalled } = self;
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let watchdog = Watchdog::default();
         let (events, from_sources) = mpsc::channel::<SourceEvent>(SOURCE_EVENTS);
         let around = Surroundings {
             events,
@@ -67,6 +70,7 @@ impl Built {
             shutdown: shutdown.clone(),
             starting: Arc::new(Semaphore::new(config.relay.max_starting)),
             max_message: config.relay.max_message_bytes,
+            watchdog: watchdog.clone(),
         };
         let mut sources = BTreeMap::new();
         for entry in &config.sources {
@@ -81,7 +85,7 @@ impl Built {
             World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
         let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
-        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, store })
+        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, store, watchdog })
     }
 }
 
@@ -108,6 +112,7 @@ impl Relay {
         let ended = async {
             self.tracker.wait().await;
             self.store.flush().await;
+            self.watchdog.end();
         };
         if tokio::time::timeout(DRAIN, ended).await.is_err() {
             tracing::warn!("some tasks did not end in time");

@@ -11,6 +11,7 @@ pub mod run;
 pub mod start;
 pub mod stderr;
 pub mod waiting;
+pub mod watchdog;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -25,6 +26,7 @@ use crate::config::{BadSource, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 use crate::protocol::Era;
 use link::Link;
+use watchdog::Watchdog;
 
 /// How many calls and questions may wait for an actor: more than one client can have in flight.
 const INBOX: usize = 1024;
@@ -113,6 +115,7 @@ pub struct Surroundings {
     /// Bounds how many sources start at once.
     pub starting: Arc<Semaphore>,
     pub max_message: usize,
+    pub watchdog: Watchdog,
 }
 
 /// What an actor is asked.

@@ -14,6 +14,7 @@ use super::Surroundings;
 use super::launch::{self, Launched, Process};
 use super::link::Link;
 use super::stderr::StderrTail;
+use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::message::number;
 use crate::wire::salvage::salvage_id;
@@ -65,7 +66,14 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
         tracker.spawn(read(link, tail, LineReader::new(stdout, around.max_message)).instrument(span.clone()))
     };
     let (tell, gone) = oneshot::channel();
-    let supervised = Supervised { process, link: link.clone(), tail: tail.clone(), ending: around.shutdown.clone() };
+    around.watchdog.watch(pid);
+    let supervised = Supervised {
+        process,
+        link: link.clone(),
+        tail: tail.clone(),
+        ending: around.shutdown.clone(),
+        watchdog: around.watchdog.clone(),
+    };
     tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
     Running { link, pid, tail, gone }
 }
@@ -162,6 +170,7 @@ struct Supervised {
     tail: StderrTail,
     /// The relay itself ends.
     ending: CancellationToken,
+    watchdog: Watchdog,
 }
 
 impl Supervised {
@@ -196,6 +205,7 @@ impl Supervised {
         tracing::info!(how = %gone.error.message, "source ended");
         self.link.shut(&gone.error);
         self.process.stop(&self.ending).await;
+        self.watchdog.forget(self.process.pid());
         reading.abort();
         let _ = tell.send(gone);
     }
