@@ -22,7 +22,7 @@ use crate::store::{Recalled, Store};
 /// How many events of sources may wait for the control plane.
 const SOURCE_EVENTS: usize = 256;
 /// How long the end may take in all, processes included.
-const DRAIN: Duration = Duration::from_millis(1900);
+const DRAIN: Duration = Duration::from_millis(2500);
 
 /// A running relay.
 pub struct Relay {

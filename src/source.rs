@@ -76,7 +76,7 @@ impl State {
             Self::Starting => None,
             Self::Unreachable { cause, next_try } => {
                 let wait = next_try.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f32();
-                Some(format!("{cause}; it is tried again in {wait:.0} s, and at once when it is called"))
+                Some(format!("{cause}; it is tried again in {:.0} s, or sooner when it is called", wait.ceil()))
             }
             Self::Disabled => Some("`enabled = false` in sources.toml; set it to true to use it".to_owned()),
             Self::Misconfigured { reason } => Some(reason.clone()),

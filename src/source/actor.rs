@@ -25,10 +25,10 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// A source that ran this long has recovered: its failures are forgotten.
 const RECOVERED: Duration = Duration::from_secs(20);
-/// At least this long between two launches of a failing source, whoever asks.
-const LAUNCH_GAP: Duration = Duration::from_secs(5);
 /// A call waits for the next launch if that is no further away than this.
 const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
+/// At least this long between two launches of a failing source, whoever asks.
+const LAUNCH_GAP: Duration = Duration::from_secs(5);
 /// Results of the actor's own tasks; there are never more than a few of them.
 const INNER: usize = 16;
 
@@ -183,12 +183,20 @@ impl Actor {
             Phase::Starting => self.urgent.notify_one(),
             Phase::Ready(_) | Phase::Stopping => {}
             Phase::Down { error, retry_at } => {
-                let rested = self.last_launch.is_none_or(|at| at.elapsed() >= LAUNCH_GAP);
-                if self.failures <= 1 || rested {
-                    self.launch();
-                } else if retry_at.saturating_duration_since(Instant::now()) > WAIT_FOR_RETRY {
-                    let error = error.clone();
+                let now = Instant::now();
+                let gap = self.last_launch.map_or(now, |at| at + LAUNCH_GAP);
+                if self.failures <= 1 || gap <= now {
+                    return self.launch();
+                }
+                let next = gap.min(*retry_at).saturating_duration_since(now);
+                if next > WAIT_FOR_RETRY {
+                    let mut error = error.clone();
+                    error
+                        .hint
+                        .push_str(&format!(", or with a call {:.0} s from now or later", next.as_secs_f32().ceil()));
                     self.waiting.fail_all(&error);
+                } else if let Phase::Down { retry_at, .. } = &mut self.phase {
+                    *retry_at = now + next;
                 }
             }
         }
@@ -258,7 +266,10 @@ impl Actor {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         self.waiting.submit(&link);
         let ready = Ready::new(link, running.pid, greeting);
-        self.say(ready.state());
+        if self.digest.is_some() {
+            // Without any list it is of no use yet: it goes on starting until its first one is in.
+            self.say(ready.state());
+        }
         self.phase = Phase::Ready(Box::new(ready));
         self.look_after_list();
     }
@@ -303,7 +314,7 @@ impl Actor {
         if error.kind != ErrorKind::Cancelled {
             error.kind = ErrorKind::Unavailable;
         }
-        let retry = format!("; it is tried again in {:.0} s, and when it is called", wait.as_secs_f32());
+        let retry = format!("; it is tried again in {:.0} s", wait.as_secs_f32().ceil());
         error.hint.push_str(&retry);
         self.phase = Phase::Down { error, retry_at: Instant::now() + wait };
     }
@@ -318,7 +329,9 @@ impl Actor {
         if uptime >= RECOVERED {
             self.failures = 0;
         }
-        if stopping || (gone.clean && uptime >= LIST_GAP) {
+        // A script that ends after its answer has done nothing wrong, however soon that was.
+        let done = gone.clean && (uptime >= LIST_GAP || gone.answered);
+        if stopping || done {
             let note = (!stopping).then(|| format!("{}; it is started again when it is called", gone.error.message));
             self.say(State::Dormant { note });
             self.phase = Phase::Idle;
@@ -339,10 +352,10 @@ impl Actor {
         if !ready.begin_list() {
             return;
         }
-        let (link, note) = (ready.link.clone(), ready.note.clone());
+        let (link, note, start_timeout) = (ready.link.clone(), ready.note.clone(), self.config.start_timeout);
         let (inner, generation) = (self.inner.clone(), self.generation);
         self.around.tracker.spawn(async move {
-            let listing = relist::list(&link, note).await.map(Box::new);
+            let listing = relist::list(&link, note, start_timeout).await.map(Box::new);
             let _ = inner.send(Inner::Listed(generation, listing)).await;
         });
     }

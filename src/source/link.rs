@@ -2,7 +2,7 @@
 //! It does not start or stop the process, and does not know who called.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -32,6 +32,8 @@ pub struct Link {
     pub list_changed: Notify,
     /// Lines that were no messages.
     noise: AtomicU64,
+    /// A message has come from the source.
+    spoken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -42,6 +44,8 @@ struct Table {
     queue: VecDeque<u64>,
     running: usize,
     last_used: Option<Instant>,
+    /// Something was answered after the handshake.
+    answered: bool,
     /// The process has ended; what it left is still being read.
     ending: bool,
     closed: Option<CallError>,
@@ -63,6 +67,7 @@ impl Link {
             stop,
             list_changed: Notify::new(),
             noise: AtomicU64::new(0),
+            spoken: AtomicBool::new(false),
         })
     }
 
@@ -192,6 +197,7 @@ impl Link {
 
     /// Takes what the source sent. Gives the outbox that was written to, so that the reader can wait for room in it.
     pub fn receive(&self, message: &Message) -> Option<Arc<Outbox>> {
+        self.spoken.store(true, Ordering::Relaxed);
         match message.kind {
             crate::wire::Kind::Reply => self.reply(message),
             crate::wire::Kind::Notification => self.notification(message),
@@ -203,6 +209,9 @@ impl Link {
     }
 
     fn reply(&self, message: &Message) -> Option<Arc<Outbox>> {
+        if self.era.get().is_some() {
+            self.lock().answered = true;
+        }
         let Some(entry) = message.number_id().and_then(|id| self.take(id)) else {
             tracing::debug!("reply to no call in flight dropped");
             return None;
@@ -297,6 +306,11 @@ impl Link {
             .any(|step| step == count)
     }
 
+    /// Whether any message has come from the source yet.
+    pub fn has_spoken(&self) -> bool {
+        self.spoken.load(Ordering::Relaxed)
+    }
+
     pub fn noise(&self) -> u64 {
         self.noise.load(Ordering::Relaxed)
     }
@@ -349,6 +363,12 @@ impl Link {
         let table = self.lock();
         table.last_used.is_some_and(|at| at > then)
             || table.pending.values().any(|entry| matches!(entry, Pending::Call { .. }))
+    }
+
+    /// Whether it was asked anything after the handshake, and has answered all of it.
+    pub fn is_done(&self) -> bool {
+        let table = self.lock();
+        table.answered && table.pending.is_empty()
     }
 
     /// Takes no more calls, if none is in flight; a call that comes later is given back and starts the source again.

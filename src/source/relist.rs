@@ -16,7 +16,7 @@ const PAGES_MAX: usize = 1000;
 const TOOLS_MAX: usize = 100_000;
 /// The most pages without a single tool, one after another.
 const EMPTY_PAGES_MAX: usize = 20;
-/// How long one page may take.
+/// How long one page may take, if the source's start may not take less.
 const PAGE_TIME: Duration = Duration::from_secs(60);
 
 struct Page {
@@ -25,14 +25,14 @@ struct Page {
 }
 
 /// Reads all pages. What was read before a failure on a later page is kept and marked incomplete.
-pub async fn list(link: &Link, note: ServerNote) -> Result<Listing, CallError> {
+pub async fn list(link: &Link, note: ServerNote, start_timeout: Duration) -> Result<Listing, CallError> {
     let mut tools = Vec::new();
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut empty = 0;
     let mut incomplete = None;
     for number in 1.. {
-        let page = match page(link, cursor.as_deref()).await {
+        let page = match page(link, cursor.as_deref(), start_timeout.min(PAGE_TIME)).await {
             Ok(page) => page,
             Err(error) if number > 1 => {
                 incomplete = Some(format!("page {number} of its tool list failed: {}", error.message));
@@ -60,17 +60,23 @@ pub async fn list(link: &Link, note: ServerNote) -> Result<Listing, CallError> {
     Ok(Listing::new(tools, note, incomplete))
 }
 
-async fn page(link: &Link, cursor: Option<&str>) -> Result<Page, CallError> {
+async fn page(link: &Link, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
     let mut members = Vec::new();
     members.extend(cursor.map(|cursor| format!("\"cursor\":{}", quoted(cursor))));
     if link.era() == Era::Modern {
         members.push(format!("\"_meta\":{}", protocol::modern_meta()));
     }
     let answer = link.request("tools/list", &format!("{{{}}}", members.join(",")));
-    let message = match tokio::time::timeout(PAGE_TIME, answer).await {
+    let message = match tokio::time::timeout(limit, answer).await {
         Ok(Ok(answer)) => answer?,
         Ok(Err(_)) | Err(_) => {
-            return Err(failed(link, format!("it did not answer `tools/list` within {} s", PAGE_TIME.as_secs())));
+            let why = format!("it did not answer `tools/list` within {} s", limit.as_secs_f32());
+            return Err(CallError::new(
+                ErrorKind::Unavailable,
+                format!("source `{}`: {why}", link.source),
+                "raise `start_timeout_secs` of the source (up to 60) if it needs longer",
+            )
+            .at(&link.source, None));
         }
     };
     if let Some(error) = message.error {

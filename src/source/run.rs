@@ -24,6 +24,14 @@ use crate::wire::{self, Line, LineReader, Message, Outbox, Unreadable};
 const LAST_OUTPUT: Duration = Duration::from_millis(300);
 /// How long a process that closed its output may take to end by itself.
 const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How long standard error is still read after the end.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// What a source may write before its first message; one that writes more is no MCP server.
+const PROLOGUE_MAX: u64 = 8 * 1024 * 1024;
+/// From so many stray lines in one read on, the source is read more slowly, so that it costs the others nothing.
+const FLOOD: u64 = 50;
+/// How long such a source then waits.
+const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 /// How much of a stray line is shown.
 const SAMPLE: usize = 120;
 
@@ -33,6 +41,8 @@ pub struct Gone {
     pub error: CallError,
     /// It was asked to stop, or ended by itself with code 0.
     pub clean: bool,
+    /// It answered something after the handshake, and left nothing unanswered.
+    pub answered: bool,
 }
 
 /// A running process seen from its supervisor.
@@ -83,6 +93,7 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
     loop {
         // Whoever was written to last sets the pace: a client that does not read makes its sources wait.
         let mut written = None;
+        let noise = link.noise();
         while let Some(line) = reader.buffered() {
             match take_line(&link, &tail, line).await {
                 Ok(outbox) => written = outbox.or(written),
@@ -91,6 +102,12 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
         }
         if let Some(outbox) = written {
             Outbox::room(&outbox).await;
+        }
+        if !link.has_spoken() && reader.total() > PROLOGUE_MAX {
+            return Some(format!("it wrote {} MiB and not one MCP message among them", PROLOGUE_MAX >> 20));
+        }
+        if link.noise() - noise >= FLOOD {
+            tokio::time::sleep(FLOOD_PAUSE).await;
         }
         match reader.fill().await {
             Ok(true) => {}
@@ -112,6 +129,9 @@ async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Result<Op
         Line::Whole(bytes) => {
             let (link, tail) = (link.clone(), tail.clone());
             let handler = move |bytes| match Message::parse(bytes) {
+                Ok(message) if is_echo(&link, &message) => {
+                    Err("it sends back what it is sent, so it is no MCP server".to_owned())
+                }
                 Ok(message) => Ok(link.receive(&message)),
                 Err((why, bytes)) => stray_line(&link, &tail, &why, &bytes),
             };
@@ -125,6 +145,13 @@ async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Result<Op
     }
 }
 
+/// The relay's own first request coming back, as from `cat`.
+fn is_echo(link: &Link, message: &Message) -> bool {
+    !link.has_spoken()
+        && message.kind == wire::Kind::Request
+        && matches!(&*message.method_name(), "initialize" | "server/discover")
+}
+
 /// A line that is no message is skipped; if it is the wreck of a reply, its call ends at once.
 fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -> Result<Option<Arc<Outbox>>, String> {
     match why {
@@ -136,6 +163,15 @@ fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -
                 return Ok(link.receive(&message));
             }
         }
+        Unreadable::NotObject => {
+            // A log line or an escape sequence without its line end may stand before a message.
+            let start = memchr::memchr(b'{', bytes).unwrap_or(bytes.len());
+            if let Ok(message) = Message::parse(bytes.slice(start..))
+                && message.regular
+            {
+                return Ok(link.receive(&message));
+            }
+        }
         Unreadable::Batch => {
             if let Ok(parts) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(bytes) {
                 let messages = parts.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
@@ -144,7 +180,8 @@ fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -
         }
         _ => {}
     }
-    if let Some(length) = bytes.strip_prefix(b"Content-Length:").or_else(|| bytes.strip_prefix(b"content-length:"))
+    if !link.has_spoken()
+        && let Some(length) = bytes.strip_prefix(b"Content-Length:").or_else(|| bytes.strip_prefix(b"content-length:"))
         && length.trim_ascii().iter().all(u8::is_ascii_digit)
     {
         return Err(
@@ -187,21 +224,27 @@ impl Supervised {
             () = stop.cancelled() => asked = true,
             _ = self.process.wait() => {
                 self.link.close();
-                fatal = tokio::time::timeout(LAST_OUTPUT, &mut reading).await.ok().and_then(Result::ok).flatten();
+                fatal = self.within(LAST_OUTPUT, &mut reading).await.and_then(Result::ok).flatten();
             }
             read = &mut reading => {
                 self.link.close();
                 fatal = read.ok().flatten();
                 if fatal.is_none() {
-                    let _ = tokio::time::timeout(LAST_BREATH, self.process.wait()).await;
+                    let ending = self.ending.clone();
+                    tokio::select! {
+                        _ = self.process.wait() => {}
+                        () = tokio::time::sleep(LAST_BREATH) => {}
+                        () = ending.cancelled() => {}
+                    }
                 }
             }
         }
         if !asked {
             // Let its last words come in before they are told.
-            let _ = tokio::time::timeout(Duration::from_millis(100), drain).await;
+            let _ = self.within(LAST_WORDS, drain).await;
         }
-        let gone = self.account(asked, fatal);
+        let answered = self.link.is_done();
+        let gone = self.account(asked, fatal, answered);
         tracing::info!(how = %gone.error.message, "source ended");
         self.link.shut(&gone.error);
         self.process.stop(&self.ending).await;
@@ -210,7 +253,17 @@ impl Supervised {
         let _ = tell.send(gone);
     }
 
-    fn account(&self, asked: bool, fatal: Option<String>) -> Gone {
+    /// Waits for `what`, at most `limit`, and not at all once the relay ends.
+    async fn within<T>(&self, limit: Duration, what: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = what => Some(done),
+            () = tokio::time::sleep(limit) => None,
+            () = self.ending.cancelled() => None,
+        }
+    }
+
+    fn account(&self, asked: bool, fatal: Option<String>, answered: bool) -> Gone {
         let source = &self.link.source;
         if asked {
             let error = CallError::new(
@@ -218,7 +271,7 @@ impl Supervised {
                 format!("source `{source}` was stopped by the relay"),
                 "call again: the source is started when it is needed",
             );
-            return Gone { error: error.at(source, None), clean: true };
+            return Gone { error: error.at(source, None), clean: true, answered: false };
         }
         let status = self.process.ended();
         let how = match (&fatal, status) {
@@ -229,6 +282,6 @@ impl Supervised {
         let clean = fatal.is_none() && status.is_some_and(|status| status.success());
         let message = format!("source `{source}`: {how}{}", self.tail.told());
         let error = CallError::new(ErrorKind::Exited, message, "the source is started again when it is needed");
-        Gone { error: error.at(source, None), clean }
+        Gone { error: error.at(source, None), clean, answered }
     }
 }

@@ -39,11 +39,21 @@ pub struct LineReader<R> {
     skipped: Option<Skipped>,
     room: usize,
     ended: bool,
+    total: u64,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(inner: R, limit: usize) -> Self {
-        Self { inner, buffer: BytesMut::new(), scanned: 0, limit, skipped: None, room: READ_ROOM, ended: false }
+        Self {
+            inner,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            limit,
+            skipped: None,
+            room: READ_ROOM,
+            ended: false,
+            total: 0,
+        }
     }
 
     /// The next line that is already here; `None` when more must be read first.
@@ -93,6 +103,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         None
     }
 
+    /// How many bytes have been read in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Reads once. `false` at the end of the stream. Safe to drop while it waits.
     pub async fn fill(&mut self) -> io::Result<bool> {
         if self.ended {
@@ -106,6 +121,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         let read = self.inner.read_buf(&mut self.buffer).await?;
         self.room = if read >= self.room { (self.room * 2).min(READ_ROOM_MAX) } else { READ_ROOM };
         self.ended = read == 0;
+        self.total += read as u64;
         Ok(!self.ended)
     }
 
