@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -18,6 +18,9 @@ use crate::relay::Built;
 const FILE: &str = "sources.toml";
 /// Who logs that a source failed.
 const ACTOR: &str = "toolrelay::source::actor";
+
+/// How many lines of the log may wait for their reader. Their places are all made at the start, so they cost time and memory.
+const LOG_LINES: usize = 4096;
 
 /// Where the configuration is: as told, else in the current directory, else in the user's configuration directory.
 pub fn find_config(common: &Common) -> Result<PathBuf, Failure> {
@@ -100,7 +103,7 @@ pub fn start_command_log(common: &Common, progress: &Progress) -> WorkerGuard {
 
 /// It never waits for a reader: what nobody reads is dropped.
 fn log(targets: Targets, out: impl Write + Send + 'static) -> WorkerGuard {
-    let (writer, guard) = tracing_appender::non_blocking(out);
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES).finish(out);
     let colours = output::takes_colours(&std::io::stderr());
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
     tracing_subscriber::registry().with(layer.with_filter(targets)).init();
