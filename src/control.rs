@@ -203,6 +203,9 @@ impl World {
         } else if opened.iter().any(|(_, changed)| *changed) {
             self.publish(None);
         }
+        if recalled {
+            self.tracker.spawn_blocking(crate::trim::give_back);
+        }
         for told in seen {
             let _ = told.send(());
         }

@@ -25,6 +25,7 @@
 //! config     sources.toml: one table of keys -> check -> Config
 //! protocol   facts of the protocol's revisions
 //! redact     masking of secrets
+//! trim       freed memory given back
 //! wire       bytes: lines, messages seen from outside, frames
 //! name       SourceId, ToolName, ExposedName
 //! ```
@@ -79,4 +80,5 @@ pub mod session;
 pub mod snapshot;
 pub mod source;
 pub mod store;
+pub mod trim;
 pub mod wire;

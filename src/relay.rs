@@ -73,11 +73,11 @@ impl Built {
             watchdog: watchdog.clone(),
         };
         let mut sources = BTreeMap::new();
+        let remembered: BTreeMap<_, _> = recalled.sources.iter().map(|(key, known)| (key, known)).collect();
         for entry in &config.sources {
             let key = key_of(entry);
-            let found = key.and_then(|key| recalled.sources.iter().find(|(known, _)| *known == key));
-            let known =
-                found.map(|(_, known)| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
+            let found = key.as_ref().and_then(|key| remembered.get(key));
+            let known = found.map(|known| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
             let source = Source::spawn(entry, known, &around);
             sources.insert(source.id.clone(), source);
         }

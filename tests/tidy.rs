@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up: a module may use those before it.
 const FLOORS: &[&str] = &[
-    "name", "wire", "redact", "protocol", "config", "policy", "catalog", "call", "store", "source", "snapshot",
+    "name", "trim", "wire", "redact", "protocol", "config", "policy", "catalog", "call", "store", "source", "snapshot",
     "control", "dispatch", "perform", "menu", "session", "serve", "relay", "cli",
 ];
 /// Neighbours that do not know each other all the same.
