@@ -21,7 +21,7 @@ pub fn run(bench: &Bench) -> Outcome<()> {
     let mut small = Call::new("b__echo", "{}");
     relay.calls(&mut large, 1, 2)?;
     let alone = relay.calls(&mut small, 1, count)?;
-    let (beside, answered) = relay.beside(&mut large, &mut small, count)?;
+    let (beside, answered) = relay.beside(&mut large, &mut small, count, if bench.quick { 20 } else { 100 })?;
     let each = beside.total / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
     // The client's pipe carries one message after another: a small one waits for the large one before it, whoever sends it.
     let mut direct = Peer::spawn(&mut Command::new(program))?;

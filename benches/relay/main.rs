@@ -46,8 +46,10 @@ impl Bench {
     }
 }
 
+type Part = fn(&Bench) -> Outcome<()>;
+
 /// What can be run alone: `cargo bench --bench relay -- start`.
-const PARTS: [(&str, fn(&Bench) -> Outcome<()>); 5] = [
+const PARTS: [(&str, Part); 5] = [
     ("small", calls::small),
     ("large", calls::large),
     ("notes", calls::notes),

@@ -225,9 +225,9 @@ impl Peer {
         Ok(Run { latencies, total: began.elapsed() })
     }
 
-    /// Keeps one call of `steady` under way all the time, and times `count` calls of `timed` beside it. Gives the run and
-    /// how many of the steady ones were answered.
-    pub fn beside(&mut self, steady: &mut Call, timed: &mut Call, count: usize) -> Outcome<(Run, usize)> {
+    /// Keeps one call of `steady` under way all the time, and times calls of `timed` beside it: `count` at least, and until
+    /// `least` of the steady ones are answered. Gives the run and how many of those there were.
+    pub fn beside(&mut self, steady: &mut Call, timed: &mut Call, count: usize, least: usize) -> Outcome<(Run, usize)> {
         let (mut latencies, mut answered) = (Vec::with_capacity(count), 0);
         let began = Instant::now();
         let start = |peer: &mut Self, call: &Call| {
@@ -238,7 +238,7 @@ impl Peer {
         };
         let mut steady_id = start(self, steady)?.0;
         let mut running = start(self, timed)?;
-        while latencies.len() < count {
+        while latencies.len() < count || answered < least {
             let (id, rest) = self.answer()?;
             if id == steady_id {
                 answered += 1;

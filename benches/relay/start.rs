@@ -221,7 +221,7 @@ fn tool_json(number: usize) -> String {
         json,
         "}},\"required\":[\"{}_0\"]}},\"annotations\":{{\"readOnlyHint\":{}}}}}",
         word(0),
-        number % 3 == 0
+        number.is_multiple_of(3)
     );
     json
 }
