@@ -288,6 +288,17 @@ impl CallRequest {
         self
     }
 
+    /// The text of the arguments as they go to the source.
+    pub fn arguments_text(&self) -> &str {
+        let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).unwrap_or_default();
+        match &self.arguments {
+            Some((_, Arguments::Empty)) => "{}",
+            Some((_, Arguments::Within(span))) => text(*span),
+            Some((_, Arguments::Text(written))) => written,
+            None => Object::parse(text(self.params)).and_then(|params| params.get("arguments")).unwrap_or("{}"),
+        }
+    }
+
     pub fn wants_progress(&self) -> bool {
         self.wants_progress
     }

@@ -25,11 +25,14 @@ use crate::catalog::Listing;
 use crate::config::{BadSource, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 use crate::protocol::Era;
+use crate::redact;
 use link::Link;
 use watchdog::Watchdog;
 
 /// How many calls and questions may wait for an actor: more than one client can have in flight.
 const INBOX: usize = 1024;
+/// Characters of a call's arguments in the log.
+const ARGUMENTS_LOGGED: usize = 2_000;
 
 /// What a source is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,6 +186,7 @@ impl Source {
 
     /// Sends a call: to the running source at once, else it waits until the source has started.
     pub fn call(&self, call: Box<Call>) {
+        self.log(&call);
         let Some(door) = &self.door else { return call.back.end(End::Failed(self.closed())) };
         let live = door.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let call = match live {
@@ -201,6 +205,15 @@ impl Source {
             }
             Err(mpsc::error::TrySendError::Closed(Ask::Call(call))) => call.back.end(End::Failed(self.closed())),
             Err(_) => unreachable!("BUG: a call was sent"),
+        }
+    }
+
+    /// Arguments may hold anything, so they are told at `trace` alone, without what is known to be a secret.
+    fn log(&self, call: &Call) {
+        tracing::debug!(source = %self.id, tool = %call.tool, "call");
+        if tracing::enabled!(tracing::Level::TRACE) {
+            let arguments = redact::one_line(&redact::mask(call.request.arguments_text(), &[]), ARGUMENTS_LOGGED);
+            tracing::trace!(source = %self.id, tool = %call.tool, arguments, "call arguments");
         }
     }
 

@@ -111,7 +111,6 @@ fn go(route: Route, request: CallRequest, asked: &Asked, ticket: Arc<Ticket>, mu
         Asked::Dispatched { .. } | Asked::Unreadable(_) => menu::CALL_TOOL,
     };
     let request = request.named(&tool, written);
-    tracing::debug!(source = %source.id, tool = %tool, "call");
     back.route = Some((source.id.to_string(), tool.to_string()));
     source.call(Box::new(Call { source: source.id.clone(), tool, request, limits, ticket, back }));
 }
