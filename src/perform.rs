@@ -19,14 +19,18 @@ pub struct Performed {
     pub is_error: bool,
 }
 
-/// Calls a tool and waits for its result. Dropped while it waits, it cancels the call.
-pub async fn perform(snapshots: &Snapshots, asked: &Asked, arguments: &str) -> Result<Performed, CallError> {
+/// Calls a tool and waits for its result. Dropped while it waits, it cancels the call, as its ticket does.
+pub async fn perform(
+    snapshots: &Snapshots,
+    asked: &Asked,
+    arguments: &str,
+    ticket: Arc<Ticket>,
+) -> Result<Performed, CallError> {
     let Route { source, tool, limits } = dispatch::settle(snapshots, asked).await?;
     let (id, name) = (source.id.to_string(), tool.to_string());
     let request = request().named(&tool, "");
     // A message is one line; between the tokens of JSON a line end says no more than a blank.
     let request = request.with_arguments(None, Arguments::Text(arguments.replace(['\n', '\r'], " ")));
-    let ticket = Arc::new(Ticket::default());
     let (answer, answered) = oneshot::channel();
     let back = Box::new(Waiter(answer));
     let call = Call { source: source.id.clone(), tool, request, limits, ticket: ticket.clone(), back };

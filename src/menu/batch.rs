@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{CallError, ErrorKind};
+use crate::call::{CallError, ErrorKind, Ticket};
 use crate::dispatch::Asked;
 use crate::perform::{Performed, perform};
 use crate::snapshot::{Principal, Snapshots};
@@ -66,6 +66,8 @@ struct Batch {
     state: Mutex<State>,
     changed: Notify,
     cancel: CancellationToken,
+    /// One a call, in their order.
+    tickets: Vec<Arc<Ticket>>,
 }
 
 struct State {
@@ -106,6 +108,7 @@ impl Batches {
             }),
             changed: Notify::new(),
             cancel: self.shutdown.child_token(),
+            tickets: items.iter().map(|_| Arc::default()).collect(),
         });
         self.lock().insert(id.clone(), batch.clone());
         let places = Arc::new(Semaphore::new(max_parallel));
@@ -113,8 +116,10 @@ impl Batches {
             let (batch, places, snapshots) = (batch.clone(), places.clone(), self.snapshots.clone());
             self.tracker.spawn(async move {
                 let outcome = tokio::select! {
-                    outcome = batch.run(index, item, &places, &snapshots) => outcome,
+                    // First: a place that a cancelled call leaves is none for the next.
+                    biased;
                     () = batch.cancel.cancelled() => Outcome::Cancelled,
+                    outcome = batch.run(index, item, &places, &snapshots) => outcome,
                 };
                 batch.set(index, outcome);
             });
@@ -151,9 +156,14 @@ impl Batches {
         Ok(Report { id: id.to_owned(), cancelled: batch.cancel.is_cancelled(), outcomes })
     }
 
-    /// Cancels what of the batch is not over yet.
+    /// Cancels what of the batch is not over yet; a batch that is over stays as it is.
     pub fn cancel(&self, principal: &Principal, id: &str) -> Result<(), CallError> {
-        self.find(principal, id)?.cancel.cancel();
+        let batch = self.find(principal, id)?;
+        if batch.lock().finished.is_none() {
+            batch.cancel.cancel();
+            // The last come first: those that run must not make room for those that wait for the same source.
+            batch.tickets.iter().rev().for_each(|ticket| ticket.cancel(Some("the batch was cancelled")));
+        }
         Ok(())
     }
 
@@ -162,8 +172,8 @@ impl Batches {
         let kept = found.filter(|batch| batch.lock().finished.is_none_or(|finished| finished.elapsed() < KEPT));
         kept.ok_or_else(|| {
             let text = format!("there is no batch `{id}`");
-            let hint =
-                "finished batches are kept for an hour, and until the relay ends; start it again with batch_call";
+            let hint = "finished batches are kept for an hour, at most a hundred of them, and no longer than the relay \
+                        runs; start it again with batch_call";
             CallError::new(ErrorKind::InvalidArguments, text, hint)
         })
     }
@@ -202,7 +212,7 @@ impl Batch {
         let _place = places.acquire().await;
         let began = Instant::now();
         self.set(index, Outcome::Running);
-        match perform(snapshots, &item.asked, &item.arguments).await {
+        match perform(snapshots, &item.asked, &item.arguments, self.tickets[index].clone()).await {
             Ok(Performed { result, is_error }) => Outcome::Done { result, is_error, took: began.elapsed() },
             Err(error) => Outcome::Failed { error, took: began.elapsed() },
         }
