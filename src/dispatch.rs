@@ -99,6 +99,10 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
         error.similar = snapshot.catalog.similar_tools("", name);
         return Resolved::Refused(error);
     };
+    let config = snapshot.source_config(source);
+    if config.is_some_and(|config| config.unlisted == Unlisted::Forward) {
+        return resolve_named(snapshot, source, tool);
+    }
     let similar = snapshot.catalog.similar_tools(source, tool);
     let entries = similar.iter().filter_map(|tool| snapshot.catalog.find(source, tool));
     error.similar = entries.map(|entry| snapshot.catalog.exposed_name(entry).to_string()).collect();
