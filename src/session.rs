@@ -57,6 +57,8 @@ struct ClientState {
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
     known: Option<[u8; 32]>,
+    /// How many lists it waits for; of what they will show it need not be told.
+    listing: usize,
 }
 
 impl ClientState {

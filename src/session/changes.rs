@@ -47,9 +47,12 @@ impl Session {
         self.lock().known = Some(digest);
     }
 
-    /// `false` when there is nobody yet who may be told.
+    /// `false` when there is nobody yet who may be told, or who need not be.
     fn tell_list_changed(&self) -> bool {
         let state = self.lock();
+        if state.listing > 0 {
+            return false;
+        }
         let listens: Vec<_> =
             state.listens.iter().filter(|(_, listen)| listen.tools).map(|(id, _)| id.clone()).collect();
         let initialized = state.initialized;

@@ -33,7 +33,9 @@ impl Session {
         }
         let session = self.clone();
         let own_id = id.clone();
+        let listing = Listing::begin(self);
         self.spawn(&id, async move {
+            let _listing = listing;
             let snapshot = session.listable().await;
             let json = tools_json(&snapshot, &session.principal, style);
             if session.finish(&own_id) {
@@ -62,6 +64,24 @@ impl Session {
         });
         let _ = waited.await;
         self.around.control.snapshots.now()
+    }
+}
+
+/// A list that a client waits for.
+struct Listing(Arc<Session>);
+
+impl Listing {
+    fn begin(session: &Arc<Session>) -> Self {
+        session.lock().listing += 1;
+        Self(session.clone())
+    }
+}
+
+impl Drop for Listing {
+    /// What came in meanwhile and is not in the list is told now.
+    fn drop(&mut self) {
+        self.0.lock().listing -= 1;
+        self.0.tell.notify_one();
     }
 }
 
