@@ -2,21 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+#[path = "support/peer.rs"]
+mod peer;
 
+use std::process::{Command, Stdio};
+
+use peer::{client, names, peers, relay, said};
 use serde_json::{Value, json};
 
 const MENU: [&str; 6] =
     ["list_sources", "list_toolsets", "enable_toolset", "disable_toolset", "find_tools", "call_tool"];
-
-fn peers() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
-    for stamp in [".stamp-npm", ".stamp-py"] {
-        assert!(folder.join(stamp).exists(), "the real servers and clients are not installed: run `make peers` first");
-    }
-    folder
-}
 
 /// A folder with the five servers' data, and the configuration that fronts them all.
 struct Bench {
@@ -87,33 +82,6 @@ impl Bench {
         std::fs::write(&file, text).unwrap();
         file
     }
-}
-
-/// One of the client scripts, driving `server`.
-fn client(script: &str, mode: &str, server: &[String], environment: &[(&str, String)], calls: &Value) -> Value {
-    let peers = peers();
-    let (runner, script) = match script.strip_suffix(".py") {
-        Some(_) => (peers.join(".venv/bin/python"), peers.join(script)),
-        None => (PathBuf::from("node"), peers.join(script)),
-    };
-    let mut command = Command::new(runner);
-    command.arg(script).args(server).env("MODE", mode).env("CALLS", calls.to_string());
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}\n{}", said(&output)))
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn relay(config: &str) -> Vec<String> {
-    [env!("CARGO_BIN_EXE_toolrelay"), "serve", "--config", config].map(str::to_owned).to_vec()
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect()
 }
 
 /// Lists, calls a tool of each of the five servers, opens a toolset, and calls a tool of it by its own name.

@@ -19,8 +19,28 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The path of the fixture, built beside the test.
 pub fn fixture() -> PathBuf {
+    example("fixture")
+}
+
+/// The path of an example, built beside the test.
+pub fn example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
-    exe.parent().and_then(Path::parent).unwrap().join("examples").join("fixture")
+    exe.parent().and_then(Path::parent).unwrap().join("examples").join(name)
+}
+
+/// A source that serves a recorded tool list, with the journal `ID.journal` in `place`.
+pub fn replay(place: &Place, id: &str, tools: &Path, flags: &[&str], settings: &str) -> String {
+    let journal = place.path(&format!("{id}.journal"));
+    let mut all = vec!["--name", id, "--journal", &journal, "--tools-json", tools.to_str().unwrap()];
+    all.extend(flags);
+    command(id, example("replay").to_str().unwrap(), &all, settings)
+}
+
+/// The folder handed to this project beside its own: tool lists of real servers, labelled queries.
+pub fn shared(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(name);
+    assert!(path.exists(), "{} is missing: this test needs the folder `shared` beside the project's", path.display());
+    path
 }
 
 /// A source that runs the fixture with `flags`; `settings` are further lines of its table.
@@ -73,12 +93,22 @@ impl Place {
         source(id, &all, settings)
     }
 
-    /// The relay's command line for this configuration; `relay` are lines of `[relay]`.
-    pub fn command(&self, relay: &str, sources: &[String]) -> Command {
+    /// Writes the configuration, and gives its path; `relay` are lines of `[relay]`.
+    pub fn config(&self, relay: &str, sources: &[String]) -> String {
         let state = self.path("state");
-        self.write("sources.toml", format!("[relay]\nstate_dir = {state:?}\n{relay}\n\n{}", sources.concat()));
+        self.write("sources.toml", format!("[relay]\nstate_dir = {state:?}\n{relay}\n\n{}", sources.concat()))
+    }
+
+    /// The relay's command line for this configuration.
+    pub fn command(&self, relay: &str, sources: &[String]) -> Command {
+        self.command_logged(relay, sources, "debug")
+    }
+
+    /// The same, with another level of the log.
+    pub fn command_logged(&self, relay: &str, sources: &[String], level: &str) -> Command {
+        let config = self.config(relay, sources);
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolrelay"));
-        command.args(["serve", "--config", &self.path("sources.toml"), "--log", "debug"]);
+        command.args(["serve", "--config", &config, "--log", level]);
         command.env("TMPDIR", self.folder.path()).env_remove("TOOLRELAY_CONFIG").env_remove("TOOLRELAY_LOG");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

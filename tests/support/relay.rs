@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use place::{Place, command, eventually, fixture, source};
+pub use place::{Place, command, eventually, example, fixture, replay, shared, source};
 pub use reply::{Reply, start_of};
 
 /// How long anything may take that should happen at once, on a machine that is busy with other tests.
@@ -204,12 +204,18 @@ impl Relay {
     /// Waits for the answer to a request.
     #[track_caller]
     pub fn answer(&mut self, id: &str) -> Reply {
+        self.answer_within(id, PATIENCE)
+    }
+
+    /// Waits for an answer that may take its time.
+    #[track_caller]
+    pub fn answer_within(&mut self, id: &str, patience: Duration) -> Reply {
         let start = Instant::now();
         loop {
             if let Some(reply) = self.answers.remove(id) {
                 return reply;
             }
-            if self.take(PATIENCE.saturating_sub(start.elapsed())).is_err() {
+            if self.take(patience.saturating_sub(start.elapsed())).is_err() {
                 panic!("no answer to {id}; the relay said:\n{}", self.stderr());
             }
         }

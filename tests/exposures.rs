@@ -1,0 +1,205 @@
+//! The five exposures: what each shows at first, what of it grows, and that all of them can do everything.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{AT_ONCE, Place, Relay, source};
+
+const CHANGED: &str = "notifications/tools/list_changed";
+/// The most that the relay's own tools may take in `tools/list`, in bytes: about 1,500 tokens.
+const MENU_MAX: usize = 6_000;
+/// Real clients cut the instructions, and each description, here.
+const CUT: usize = 2_048;
+
+/// Each exposure with its menu.
+const EXPOSURES: &[(&str, &[&str])] = &[
+    ("toolsets", &["list_sources", "list_toolsets", "enable_toolset", "disable_toolset", "find_tools", "call_tool"]),
+    ("progressive", &["find_tools", "call_tool"]),
+    ("lazy", &["find_tools", "load_tools", "call_tool", "batch_call", "batch_status"]),
+    ("meta-only", &["find_tools", "call_tool", "batch_call", "batch_status"]),
+    ("eager", &["list_sources", "find_tools", "call_tool"]),
+];
+
+/// The standing tools of the fixture, in the order in which they are listed.
+const STANDING: [&str; 18] = [
+    "ask",
+    "big",
+    "burst",
+    "count",
+    "cwd",
+    "die",
+    "echo",
+    "env",
+    "fail",
+    "late",
+    "ping_me",
+    "raw",
+    "raw_line",
+    "sleep",
+    "stderr",
+    "stop_reading",
+    "string_id",
+    "tool_error",
+];
+
+fn relay_lines(exposure: &str) -> String {
+    format!("exposure = {exposure:?}")
+}
+
+#[test]
+fn each_shows_what_it_should() {
+    let place = Place::new();
+    let sources = [
+        source("a", &["--tools", "x,y"], "deny = [\"y\"]\ntool.echo = { hidden = true }"),
+        source("b", &["--tools", "x"], "prefix = \"bee\""),
+    ];
+    for (exposure, menu) in EXPOSURES {
+        for visible in [false, true] {
+            let core = if visible { "always_visible = [\"b/x\", \"a/y\"]" } else { "" };
+            let mut relay = Relay::greeted_in(&place, &format!("{}\n{core}", relay_lines(exposure)), &sources);
+            // With both known, the list is what it stays.
+            relay.call("a", "x", json!({}));
+            relay.call("b", "x", json!({}));
+            let mut want: Vec<String> = menu.iter().map(|name| (*name).to_owned()).collect();
+            if *exposure == "eager" {
+                let shown = STANDING.iter().filter(|name| **name != "echo").map(|name| format!("a__{name}"));
+                let mut all: Vec<_> = shown.chain(["a__x".to_owned()]).collect();
+                all.extend(STANDING.iter().map(|name| format!("bee__{name}")).chain(["bee__x".to_owned()]));
+                all.sort();
+                want.extend(all);
+            } else if visible {
+                want.push("bee__x".to_owned());
+            }
+            assert_eq!(relay.names(), want, "{exposure}, always_visible: {visible}");
+            relay.finish();
+        }
+    }
+}
+
+/// What grows in which exposure: by opening, by searching, by loading; nothing else does.
+#[test]
+fn lists_grow_only_by_what_is_meant_to_grow_them() {
+    for (exposure, menu) in EXPOSURES.iter().filter(|(exposure, _)| *exposure != "eager") {
+        let mut relay =
+            Relay::greeted(&relay_lines(exposure), &[source("a", &["--tools", "make_note"], "summary = \"Notes.\"")]);
+        relay.call("a", "echo", json!({}));
+        let found = relay.call_direct("find_tools", json!({"query": "make note", "limit": 1})).structured();
+        assert_eq!(found["matches"][0]["tool"], "make_note", "{found}");
+        let activated = *exposure == "progressive";
+        assert_eq!(found["matches"][0]["enabled"], activated, "{exposure}");
+        assert_eq!(found["matches"][0].get("name").is_some(), activated, "{exposure}");
+        let more: &[&str] = if activated { &["a__make_note"] } else { &[] };
+        assert_eq!(relay.names(), [menu, more].concat(), "{exposure}");
+        // Paging through everything, or asking for a schema, opens nothing.
+        relay.call_direct("find_tools", json!({}));
+        relay.call_direct("find_tools", json!({"tools": ["a/echo"], "detail": "full"}));
+        relay.call("a", "make_note", json!({}));
+        assert_eq!(relay.names(), [menu, more].concat(), "{exposure}");
+        relay.listen(Duration::from_millis(1200));
+        assert_eq!(relay.noticed(CHANGED), usize::from(activated), "{exposure}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn every_tool_of_the_relay_answers_in_every_exposure() {
+    for (exposure, _) in EXPOSURES {
+        let mut relay = Relay::greeted(&relay_lines(exposure), &[source("a", &["--tools", "x"], "")]);
+        for (name, arguments, member) in [
+            ("list_sources", json!({}), "sources"),
+            ("list_toolsets", json!({}), "toolsets"),
+            ("enable_toolset", json!({"toolset": "a"}), "tools"),
+            ("disable_toolset", json!({"toolset": "a"}), "closed"),
+            ("find_tools", json!({"query": "x"}), "matches"),
+            ("load_tools", json!({"tools": ["a/x"]}), "loaded"),
+            ("call_tool", json!({"source": "a", "tool": "x", "arguments": {"matches": 1}}), "matches"),
+            ("batch_call", json!({"calls": [{"source": "a", "tool": "x"}]}), "results"),
+        ] {
+            let reply = relay.call_direct(name, arguments);
+            let structured = reply.structured();
+            assert!(structured.get(member).is_some(), "{exposure}: {name}: {structured}");
+            assert_eq!(serde_json::from_str::<Value>(&reply.text()).unwrap(), structured, "{exposure}: {name}");
+        }
+        let begun = relay.call_direct("batch_call", json!({"calls": []})).structured();
+        let seen = relay.call_direct("batch_status", json!({"batch": begun["batch"]})).structured();
+        assert_eq!(seen, begun, "{exposure}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn the_menu_is_small_in_every_exposure() {
+    let summary =
+        "Repositories, \\\"pull requests\\\", issues, Ünïcödé and code search for the app's workspace, at length.";
+    let off = format!("summary = \"{summary}\"\nenabled = false");
+    for count in [3, 1000] {
+        let place = Place::new();
+        let sources: Vec<_> = (0..count).map(|n| source(&format!("source-number-{n}"), &[], &off)).collect();
+        for (exposure, menu) in EXPOSURES {
+            let mut seen = Vec::new();
+            for _ in 0..2 {
+                let mut relay = Relay::start_in(&place, &relay_lines(exposure), &sources);
+                let start = Instant::now();
+                let instructions = relay.greet()["instructions"].as_str().unwrap().to_owned();
+                assert!(instructions.len() <= CUT, "{exposure}: {}", instructions.len());
+                let list = relay.list();
+                assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+                let tools: Value = serde_json::from_str(&list).unwrap();
+                let tools = tools["tools"].as_array().unwrap();
+                assert_eq!(tools.len(), menu.len());
+                let bytes = json!(tools).to_string().len();
+                assert!(bytes <= MENU_MAX && list.len() <= MENU_MAX, "{exposure} with {count}: {bytes} bytes");
+                for tool in tools {
+                    let description = tool["description"].as_str().unwrap();
+                    assert!(description.len() <= CUT, "{exposure}: {} has {}", tool["name"], description.len());
+                }
+                // The tool that models meet first names the drawers.
+                let finder = tools.iter().find(|tool| tool["name"] == "find_tools").unwrap();
+                assert!(finder["description"].as_str().unwrap().contains("source-number-0: Repositories"));
+                assert!(instructions.contains("source-number-0: Repositories"));
+                seen.push((instructions, list));
+                relay.finish();
+            }
+            assert_eq!(seen[0], seen[1], "{exposure}: the same catalog, the same bytes");
+        }
+    }
+}
+
+#[test]
+fn loaded_tools_are_remembered_if_they_should_be() {
+    let place = Place::new();
+    let sources = [source("a", &["--tools", "x,y"], ""), source("b", &["--tools", "x"], "")];
+    let menu = EXPOSURES[2].1;
+    let run = |exposure: &str, remember: bool| {
+        Relay::greeted_in(&place, &format!("{}\nremember = {remember}", relay_lines(exposure)), &sources)
+    };
+    let mut relay = run("lazy", true);
+    let loaded = relay.call_direct("load_tools", json!({"tools": ["a/x", "b/x"]})).structured();
+    assert_eq!(loaded["loaded"].as_array().unwrap().len(), 2, "{loaded}");
+    assert_eq!(relay.names(), [menu, &["a__x", "b__x"]].concat());
+    relay.finish();
+
+    // Kept for the next run, whatever it shows besides; not looked at by one that remembers nothing.
+    let mut relay = run("lazy", false);
+    assert_eq!(relay.names(), menu);
+    relay.finish();
+    let mut relay = run("progressive", true);
+    assert_eq!(relay.names(), [EXPOSURES[1].1, &["a__x", "b__x"]].concat());
+    relay.finish();
+
+    let mut relay = run("lazy", true);
+    assert_eq!(relay.names(), [menu, &["a__x", "b__x"]].concat());
+    assert_eq!(relay.call_direct("a__x", json!({"n": 1})).structured(), json!({"n": 1}));
+    let closed = relay.call_direct("disable_toolset", json!({"toolset": "a"})).structured();
+    assert_eq!(closed["closed"], 1, "{closed}");
+    assert_eq!(relay.names(), [menu, &["b__x"]].concat());
+    relay.finish();
+    let mut relay = run("lazy", true);
+    assert_eq!(relay.names(), [menu, &["b__x"]].concat());
+    relay.finish();
+}
