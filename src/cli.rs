@@ -16,6 +16,7 @@ mod serve;
 mod setup;
 mod sources;
 mod table;
+mod tokens;
 mod tool_lines;
 mod tools;
 
@@ -72,6 +73,8 @@ enum Command {
     Find(find::Arguments),
     /// Call a tool
     Call(call::Arguments),
+    /// Tell what models read of the sources, listed directly and through the relay
+    Tokens,
     /// Print the JSON Schema of sources.toml
     Schema,
     /// Print a script that completes the command line in a shell
@@ -140,6 +143,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Tools(arguments) => tools::run(&common, &arguments)?,
         Command::Find(arguments) => find::run(&common, &arguments)?,
         Command::Call(arguments) => call::run(&common, &arguments)?,
+        Command::Tokens => tokens::run(&common)?,
         Command::Schema => schema::run(),
         Command::WatchSources => watchdog::run(std::io::stdin().lock()),
         Command::Completions(arguments) => completions::run(&arguments),

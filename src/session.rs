@@ -22,6 +22,7 @@ use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
+pub use hello::instructions;
 
 /// What a session needs of the relay around it.
 #[derive(Clone)]
