@@ -2,9 +2,11 @@
 # make test    installs what the tests need, and runs all of them (needs Rust, Node and Python)
 # make lint    what CI holds besides: format, clippy, docs
 # make bench   relayed against direct, cold start, memory
+# make agents  Claude Code and Codex on the relay, whole turns with scripted models (about 800 MB from npm)
 # make eval    ranks the queries of a folder of labelled sets (DIR) into a run (OUT), for a scorer
 
 include tests/peers/peers.mk
+include tests/agents/agents.mk
 
 CARGO ?= cargo
 .DEFAULT_GOAL := test
@@ -32,5 +34,5 @@ OUT ?= target/run.jsonl
 eval:
 	$(CARGO) run --release --quiet --example eval -- $(DIR) $(OUT)
 
-clean: clean-peers
+clean: clean-peers clean-agents
 	$(CARGO) clean
