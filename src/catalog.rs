@@ -1,17 +1,24 @@
 //! Owns the catalog: all listings merged, named and sorted, with the names that lead back to their sources.
 //! It is pure: it starts nothing, asks nobody, and gives the same bytes for the same listings whatever their order.
 
+mod dictionary;
 mod entry;
+mod fuzzy;
 mod indexing;
 pub mod listing;
+mod meaning;
 mod postings;
+mod question;
+mod rerank;
 mod schema;
 pub mod search;
+mod sequences;
 pub mod signature;
 mod similar;
 pub mod text;
 mod tokens;
 pub mod toolset;
+mod vocabulary;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

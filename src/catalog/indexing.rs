@@ -6,32 +6,63 @@ use std::ops::Range;
 
 use rust_stemmers::Stemmer;
 
-use super::postings::{FIELDS, FieldWeight, PostingsBuilder};
+use super::dictionary::Dictionary;
+use super::meaning::Mean;
+use super::postings::{FIELDS, FieldWeight, Postings, PostingsBuilder};
 use super::search::{Index, name_hash};
+use super::sequences::Sequences;
+use super::text::first_sentence;
 use super::tokens::{each_word, is_stop_word, stemmer};
+use super::vocabulary::Vocabulary;
 use super::{Catalog, Entry, Toolset};
 use crate::name::SourceId;
 use crate::wire::raw::{self, Kind, Members};
 
-/// The fields of a tool, and what a word in each is worth.
+/// The fields of a tool.
 const NAME: u8 = 0;
 const TITLE: u8 = 1;
+/// The first sentence of the description, which says what the tool does; and the rest of it.
 const DESCRIPTION: u8 = 2;
-const PARAMETER: u8 = 3;
-const PARAMETER_TEXT: u8 = 4;
-const SOURCE: u8 = 5;
-const SUMMARY: u8 = 6;
+const DETAIL: u8 = 3;
+const PARAMETER: u8 = 4;
+const PARAMETER_TEXT: u8 = 5;
+const SOURCE: u8 = 6;
+const SUMMARY: u8 = 7;
+/// What a word in each field is worth. Names count once more in the second look.
 const WEIGHTS: [FieldWeight; FIELDS] = [
-    FieldWeight { weight: 1.5, b: 0.8 },
-    FieldWeight { weight: 1.5, b: 0.8 },
+    FieldWeight { weight: 0.9, b: 0.8 },
+    FieldWeight { weight: 1.0, b: 0.8 },
+    FieldWeight { weight: 0.8, b: 0.4 },
+    FieldWeight { weight: 0.4, b: 0.4 },
     FieldWeight { weight: 0.8, b: 0.4 },
     FieldWeight { weight: 0.5, b: 0.4 },
-    FieldWeight { weight: 0.3, b: 0.4 },
     FieldWeight { weight: 0.1, b: 0.0 },
     FieldWeight { weight: 0.8, b: 0.6 },
 ];
+/// The fields of a source: its names, its summary, and its tools' names and other words.
+const SOURCE_NAME: u8 = 0;
+const SOURCE_SUMMARY: u8 = 1;
+const SOURCE_TOOLS: u8 = 2;
+const SOURCE_TEXTS: u8 = 3;
+const UNUSED: FieldWeight = FieldWeight { weight: 0.0, b: 0.0 };
+const SOURCE_WEIGHTS: [FieldWeight; FIELDS] = [
+    FieldWeight { weight: 3.0, b: 0.5 },
+    FieldWeight { weight: 1.5, b: 0.5 },
+    FieldWeight { weight: 0.5, b: 0.5 },
+    FieldWeight { weight: 0.1, b: 0.5 },
+    UNUSED,
+    UNUSED,
+    UNUSED,
+    UNUSED,
+];
+/// How many words make up a tool's meaning, what those of its name count, and how much a word's rarity does.
+const MEANING_WORDS: usize = 30;
+const MEANING_NAME: f32 = 1.5;
+const MEANING_RARITY: f32 = 0.7;
 /// How many words of one tool are indexed.
 const WORDS_MAX: usize = 4000;
+/// How many words of one source are indexed.
+const SOURCE_WORDS_MAX: usize = 40_000;
 /// How deep a schema is indexed.
 const DEPTH_MAX: usize = 12;
 
@@ -40,13 +71,18 @@ pub(super) struct Builder {
     documents: Vec<(u32, u32)>,
     sources: HashMap<SourceId, Range<u32>>,
     names: Vec<(u64, u32)>,
-    terms: HashMap<Box<str>, u32>,
-    /// The term of each word met so far, if it counts: stemming takes longer than looking it up.
-    words: HashMap<Box<str>, Option<u32>>,
+    terms: Dictionary,
+    /// Every word met so far, and its term, if it counts: stemming takes longer than looking it up.
+    words: Dictionary,
+    word_terms: Vec<Option<u32>>,
     stemmer: Stemmer,
     postings: PostingsBuilder,
+    source_postings: PostingsBuilder,
+    sequences: Sequences,
     /// The terms of the document in hand.
     found: Vec<(u32, u8)>,
+    /// The terms of the source in hand.
+    source: Vec<(u32, u8)>,
 }
 
 impl Default for Builder {
@@ -55,11 +91,15 @@ impl Default for Builder {
             documents: Vec::new(),
             sources: HashMap::new(),
             names: Vec::new(),
-            terms: HashMap::new(),
-            words: HashMap::new(),
+            terms: Dictionary::default(),
+            words: Dictionary::default(),
+            word_terms: Vec::new(),
             stemmer: stemmer(),
             postings: PostingsBuilder::default(),
+            source_postings: PostingsBuilder::default(),
+            sequences: Sequences::default(),
             found: Vec::new(),
+            source: Vec::new(),
         }
     }
 }
@@ -70,6 +110,10 @@ impl Builder {
         for (toolset, at) in catalog.toolsets.iter().zip(0_u32..) {
             let start = self.documents.len() as u32;
             let shared = self.shared_terms(toolset);
+            self.source = shared
+                .iter()
+                .map(|&(term, field)| (term, if field == SOURCE { SOURCE_NAME } else { SOURCE_SUMMARY }))
+                .collect();
             for (entry, position) in toolset.entries.iter().zip(0_u32..).filter(|(entry, _)| !entry.hidden) {
                 let document = self.documents.len() as u32;
                 let full = format!("{}/{}", entry.source, entry.tool);
@@ -79,6 +123,7 @@ impl Builder {
                 self.documents.push((at, position));
                 self.add(entry, &shared);
             }
+            self.source_postings.add(&mut self.source);
             self.sources.insert(toolset.id.clone(), start..self.documents.len() as u32);
         }
         self.finish()
@@ -93,30 +138,38 @@ impl Builder {
     }
 
     fn add(&mut self, entry: &Entry, shared: &[(u32, u8)]) {
-        self.found.extend_from_slice(shared);
+        let members = entry.members();
         self.take(NAME, entry.tool.as_str());
         self.take(TITLE, &entry.title().unwrap_or_default());
-        self.take(DESCRIPTION, &entry.description().unwrap_or_default());
-        if let Some(schema) = entry.members().get("inputSchema") {
+        let description = entry.description().unwrap_or_default();
+        let first = first_sentence(&description);
+        // The sentence starts after any marks of a heading.
+        let end = first.as_ptr().addr() - description.as_ptr().addr() + first.len();
+        self.take(DESCRIPTION, first);
+        self.take(DETAIL, &description[end..]);
+        self.sequences.add(&self.found, |term| shared.contains(&(term, SOURCE)));
+        let room = SOURCE_WORDS_MAX.saturating_sub(self.source.len());
+        let own = self.found.iter().take(room);
+        self.source.extend(own.map(|&(term, field)| (term, if field == NAME { SOURCE_TOOLS } else { SOURCE_TEXTS })));
+        if let Some(schema) = members.get("inputSchema") {
             self.take_schema(schema, DEPTH_MAX);
         }
+        self.found.extend_from_slice(shared);
         self.postings.add(&mut self.found);
         self.found.clear();
     }
 
     fn take(&mut self, field: u8, text: &str) {
-        let Self { terms, words, stemmer, found, .. } = self;
-        each_word(text, |word| {
+        let Self { terms, words, word_terms, stemmer, found, .. } = self;
+        each_word(text, |word, _| {
             if found.len() >= WORDS_MAX {
                 return;
             }
-            let term = words.get(word).copied().unwrap_or_else(|| {
-                let next = terms.len() as u32;
-                let term = (!is_stop_word(word)).then(|| *terms.entry(stemmer.stem(word).into()).or_insert(next));
-                words.insert(word.into(), term);
-                term
-            });
-            found.extend(term.map(|term| (term, field)));
+            let number = words.insert(word) as usize;
+            if number == word_terms.len() {
+                word_terms.push((!is_stop_word(word)).then(|| terms.insert(&stemmer.stem(word))));
+            }
+            found.extend(word_terms[number].map(|term| (term, field)));
         });
     }
 
@@ -163,13 +216,38 @@ impl Builder {
         self.names.dedup();
         self.names.shrink_to_fit();
         self.documents.shrink_to_fit();
-        self.terms.shrink_to_fit();
+        self.terms.shrink();
+        self.sequences.shrink();
+        let postings = self.postings.finish(&WEIGHTS);
         Index {
+            meanings: meanings(&self.terms, &postings, &self.sequences),
             documents: self.documents,
             sources: self.sources,
             names: self.names,
             terms: self.terms,
-            postings: self.postings.finish(&WEIGHTS),
+            postings,
+            source_postings: self.source_postings.finish(&SOURCE_WEIGHTS),
+            sequences: self.sequences,
         }
     }
+}
+
+/// The meaning of each document, one after another.
+fn meanings(terms: &Dictionary, postings: &Postings, sequences: &Sequences) -> Vec<i8> {
+    let vocabulary = Vocabulary::embedded();
+    let worth = |term: u32| postings.idf(term).powf(MEANING_RARITY);
+    let words: Vec<_> = (0..terms.len() as u32)
+        .map(|term| vocabulary.vector_number(terms.text(term)).map(|vector| (vector, worth(term))))
+        .collect();
+    let mut mean = Mean::new();
+    let mut meanings = Vec::with_capacity(sequences.len() * vocabulary.dimensions());
+    for document in 0..sequences.len() as u32 {
+        for (term, field) in sequences.of(document).take(MEANING_WORDS) {
+            if let Some((vector, worth)) = words[term as usize] {
+                mean.add(vector, if field == NAME { MEANING_NAME * worth } else { worth });
+            }
+        }
+        meanings.extend(mean.take());
+    }
+    meanings
 }

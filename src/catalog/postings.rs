@@ -1,8 +1,10 @@
 //! Owns the postings of the search index: for each term the documents that hold it, and how much it counts in each.
 //! They are packed, as 50,000 tools have some five million of them; what a document is, is not known here.
 
+use std::ops::Range;
+
 /// How many fields a document has.
-pub(crate) const FIELDS: usize = 7;
+pub(super) const FIELDS: usize = 8;
 /// How soon more of the same term in a document stops to count.
 const K1: f32 = 1.2;
 /// A count in one field beyond this is taken for it.
@@ -151,25 +153,34 @@ fn impact(
 }
 
 impl Postings {
+    /// How many documents there are.
+    pub fn documents(&self) -> u32 {
+        self.documents as u32
+    }
+
     /// How rare a term is.
     pub fn idf(&self, term: u32) -> f32 {
-        let count = self.counts[term as usize] as f32;
+        let count = self.counts.get(term as usize).copied().unwrap_or_default() as f32;
         (1.0 + (self.documents as f32 - count + 0.5) / (count + 0.5)).ln()
     }
 
-    /// Calls `see` with every document that holds the term, in ascending order, and what the term counts in it before its
-    /// rarity; ends when `see` says false.
-    pub fn each(&self, term: u32, mut see: impl FnMut(u32, f32) -> bool) {
-        let range = self.starts[term as usize] as usize..self.starts[term as usize + 1] as usize;
-        let bytes = &self.bytes[range];
+    /// Calls `see` with every document of the range that holds the term, in ascending order, and what the term counts in it
+    /// before its rarity.
+    pub fn each(&self, term: u32, range: &Range<u32>, mut see: impl FnMut(u32, f32)) {
+        let term = term as usize;
+        let (Some(&start), Some(&end)) = (self.starts.get(term), self.starts.get(term + 1)) else { return };
+        let bytes = &self.bytes[start as usize..end as usize];
         let mut at = 0;
         let mut document = 0;
         while at < bytes.len() {
             document += read_number(bytes, &mut at);
             let impact = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
             at += 2;
-            if !see(document, (K1 + 1.0) * f32::from(impact) / f32::from(u16::MAX)) {
+            if document >= range.end {
                 return;
+            }
+            if document >= range.start {
+                see(document, (K1 + 1.0) / f32::from(u16::MAX) * f32::from(impact));
             }
         }
     }
@@ -182,7 +193,7 @@ impl Postings {
 }
 
 /// Seven bits a byte, the lowest first; the eighth says that more follow.
-fn write_number(out: &mut Vec<u8>, mut number: u32) {
+pub(super) fn write_number(out: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -190,7 +201,7 @@ fn write_number(out: &mut Vec<u8>, mut number: u32) {
     out.push(number as u8);
 }
 
-fn read_number(bytes: &[u8], at: &mut usize) -> u32 {
+pub(super) fn read_number(bytes: &[u8], at: &mut usize) -> u32 {
     let mut number = 0;
     let mut shift = 0;
     loop {
@@ -232,10 +243,7 @@ mod tests {
         let postings = builder.finish(&weights);
         let of = |term| {
             let mut found = Vec::new();
-            postings.each(term, |document, impact| {
-                found.push((document, (impact * 1000.0).round()));
-                true
-            });
+            postings.each(term, &(0..3), |document, impact| found.push((document, (impact * 1000.0).round())));
             found
         };
         assert_eq!(of(0), [(0, 1000.0), (2, 1000.0)]);

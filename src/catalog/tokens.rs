@@ -14,6 +14,9 @@ const TERMS_MAX: usize = 64;
 /// The weight of what is probably a value (quoted text, addresses, file names, numbers) beside that of other words.
 const VALUE_WEIGHT: f32 = 0.3;
 
+/// Stop-words that say in a query what is wanted, though not in a tool.
+const ASKING_WORDS: &[&str] = &["when", "where", "who", "whose"];
+
 /// Words that say nothing about what a tool does; sorted.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "above", "after", "again", "all", "along", "already", "also", "although", "am", "an", "and", "any",
@@ -32,22 +35,49 @@ const STOP_WORDS: &[&str] = &[
     "would", "yes", "yet", "you", "your", "yours", "yourself",
 ];
 
+/// A compound of more parts, or of more bytes, is a whole name rather than a word (`getHTTPResponse`, not `GitHub`).
+const COMPOUND_PARTS_MAX: usize = 3;
+const COMPOUND_MAX: usize = 12;
+
+/// Abbreviations whose plural does not look like one.
+const ABBREVIATIONS: &[&str] = &["cd", "cpu", "db", "dvd", "gpu", "mp", "pdf", "pr", "tv", "vm", "vpn"];
+
 /// Calls `see` with every word of the text in lower case, oversized ones left out; Chinese, Japanese and Korean text gives
-/// its pairs of characters.
-pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str)) {
+/// its pairs of characters. A compound such as `GitHub` or `k8s` is given after its parts, with their number; others have 0.
+pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str, usize)) {
     let mut lower = String::new();
-    for word in words(text) {
-        if word.len() > WORD_MAX && word.is_ascii() {
-            continue;
+    for chunk in text.split(|c: char| !c.is_alphanumeric()).filter(|chunk| !chunk.is_empty()) {
+        let chunk = singular(chunk);
+        let mut parts = 0;
+        for word in words(chunk) {
+            parts += 1;
+            if word.len() > WORD_MAX && word.is_ascii() {
+                continue;
+            }
+            if word.is_ascii() {
+                lower.clear();
+                lower.push_str(word);
+                lower.make_ascii_lowercase();
+                see(&lower, 0);
+            } else {
+                each_run(word, &mut |run| see(run, 0));
+            }
         }
-        if word.is_ascii() {
+        if (2..=COMPOUND_PARTS_MAX).contains(&parts) && chunk.len() <= COMPOUND_MAX && chunk.is_ascii() {
             lower.clear();
-            lower.push_str(word);
+            lower.push_str(chunk);
             lower.make_ascii_lowercase();
-            see(&lower);
-        } else {
-            each_run(word, &mut see);
+            see(&lower, parts);
         }
+    }
+}
+
+/// A word without the `s` of many abbreviations (`PRs`, `VMs`, `gpus`), which no stemmer knows.
+fn singular(word: &str) -> &str {
+    match word.strip_suffix('s') {
+        Some(one) if one.len() >= 2 && one.bytes().all(|c| c.is_ascii_uppercase()) => one,
+        Some(one) if ABBREVIATIONS.contains(&one) => one,
+        _ => word,
     }
 }
 
@@ -92,28 +122,50 @@ pub(crate) fn stemmer() -> Stemmer {
     Stemmer::create(Algorithm::English)
 }
 
-/// The terms of a query with their weights, each once, in the order in which they come.
-pub(crate) fn query_terms(query: &str) -> Vec<(String, f32)> {
+/// A word of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct QueryWord {
+    /// In lower case.
+    pub word: String,
+    pub stem: String,
+    pub weight: f32,
+    /// How many of the words before it are its parts, if it is a compound.
+    pub parts: usize,
+}
+
+/// The words of a query, each stem once, in the order in which they come.
+pub(crate) fn query_words(query: &str) -> Vec<QueryWord> {
     let end = (0..=QUERY_MAX.min(query.len())).rev().find(|&at| query.is_char_boundary(at)).unwrap_or_default();
     let query = &query[..end];
     let stemmer = stemmer();
-    let mut terms: Vec<(String, f32)> = Vec::new();
+    let mut found: Vec<QueryWord> = Vec::new();
     for (part, weight) in weighted_parts(query) {
-        each_word(part, |word| {
-            if is_stop_word(word) {
+        // For each simple word of this part, whether it is in `found` because of it.
+        let mut is_new = Vec::new();
+        each_word(part, |word, parts| {
+            let is_simple = parts == 0;
+            let parts = is_new.iter().rev().take(parts).filter(|is_new| **is_new).count();
+            if is_simple {
+                is_new.push(false);
+            }
+            let asks = ASKING_WORDS.contains(&word);
+            if is_stop_word(word) && !asks {
                 return;
             }
             let is_number = word.bytes().all(|c| c.is_ascii_digit());
-            let weight = if is_number { VALUE_WEIGHT } else { weight };
+            let weight = if is_number || asks { VALUE_WEIGHT } else { weight };
             let stem = stemmer.stem(word);
-            if let Some((_, known)) = terms.iter_mut().find(|(term, _)| *term == *stem) {
-                *known = known.max(weight);
-            } else if terms.len() < TERMS_MAX {
-                terms.push((stem.into_owned(), weight));
+            if let Some(known) = found.iter_mut().find(|known| known.stem == *stem) {
+                known.weight = known.weight.max(weight);
+            } else if found.len() < TERMS_MAX {
+                if let Some(last) = is_new.last_mut().filter(|_| is_simple) {
+                    *last = true;
+                }
+                found.push(QueryWord { word: word.to_owned(), stem: stem.into_owned(), weight, parts });
             }
         });
     }
-    terms
+    found
 }
 
 /// Cuts a query into quoted parts and single words, with the weight of each.
@@ -179,7 +231,7 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         let mut words = Vec::new();
-        each_word(text, |word| words.push(word.to_owned()));
+        each_word(text, |word, _| words.push(word.to_owned()));
         words.retain(|word| !is_stop_word(word));
         words
     }
@@ -190,8 +242,11 @@ mod tests {
         for (text, expected) in [
             (
                 "Get the getHTTPResponse_v2 of a user's file",
-                &["get", "get", "http", "response", "v", "2", "user", "file"][..],
+                &["get", "get", "http", "response", "v", "2", "v2", "user", "file"][..],
             ),
+            ("GitHub k8s OneDrive", &["git", "hub", "github", "k", "8", "k8s", "drive", "onedrive"]),
+            ("list PRs, two VMs, https dns", &["list", "pr", "two", "vm", "https", "dns"]),
+            ("readVeryLongTextFile", &["read", "long", "text", "file"]),
             ("查询用户 天 x", &["查询", "询用", "用户", "天", "x"]),
             ("Größe查询Über", &["größe", "查询", "über"]),
             ("🙂 .*+?[(", &[]),
@@ -205,7 +260,7 @@ mod tests {
     fn values_weigh_less() {
         for (query, expected) in [
             ("create issues creating", &[("creat", 1.0), ("issu", 1.0)][..]),
-            ("rename 'Q3 plan' it's plan", &[("renam", 1.0), ("q", 0.3), ("3", 0.3), ("plan", 1.0)]),
+            ("rename 'Q3 plan' it's plan", &[("renam", 1.0), ("q", 0.3), ("3", 0.3), ("q3", 0.3), ("plan", 1.0)]),
             ("open report.txt", &[("open", 1.0), ("report", 0.3), ("txt", 0.3)]),
             (
                 "mail bob@acme.io, “big news”",
@@ -214,8 +269,8 @@ mod tests {
             ("see https://x.org/deploy", &[("see", 1.0), ("https", 0.3), ("x", 0.3), ("org", 0.3), ("deploy", 0.3)]),
             ("say \"unclosed", &[("say", 1.0), ("unclos", 1.0)]),
         ] {
-            let terms = query_terms(query);
-            let terms: Vec<_> = terms.iter().map(|(term, weight)| (term.as_str(), *weight)).collect();
+            let words = query_words(query);
+            let terms: Vec<_> = words.iter().map(|word| (word.stem.as_str(), word.weight)).collect();
             assert_eq!(terms, expected, "{query}");
         }
     }
@@ -223,7 +278,20 @@ mod tests {
     #[test]
     fn queries_are_bounded() {
         let long: String = (0..5000).map(|at| format!("w{} é{at}🙂 ", "abcdefghij".repeat(at % 3))).collect();
-        assert!(query_terms(&long).len() <= TERMS_MAX);
-        assert_eq!(query_terms(&"é".repeat(QUERY_MAX)), []);
+        assert!(query_words(&long).len() <= TERMS_MAX);
+        assert_eq!(query_words(&"é".repeat(QUERY_MAX)), []);
+    }
+
+    #[test]
+    fn compounds_know_their_parts() {
+        for (query, expected) in [
+            ("my GitHub repo", &[("git", 0), ("hub", 0), ("github", 2), ("repo", 0)][..]),
+            ("git and file/GitHub", &[("git", 0), ("file", 0), ("hub", 0), ("github", 1)]),
+            ("who is where", &[("who", 0), ("where", 0)]),
+        ] {
+            let words = query_words(query);
+            let parts: Vec<_> = words.iter().map(|word| (word.word.as_str(), word.parts)).collect();
+            assert_eq!(parts, expected, "{query}");
+        }
     }
 }

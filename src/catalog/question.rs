@@ -1,0 +1,129 @@
+//! Owns what a query asks for in terms of an index: each of its words as a group of terms of which the best counts, and
+//! its meaning. It does not know documents.
+
+use super::dictionary::Dictionary;
+use super::fuzzy;
+use super::meaning::Mean;
+use super::postings::Postings;
+use super::tokens::{QueryWord, query_words};
+use super::vocabulary::Vocabulary;
+
+/// How many terms may stand for a word besides its own.
+const RELATED_MAX: usize = 10;
+/// How many words of a long query are widened by what may stand for them, and how many are read as mistyped.
+const WIDENED_MAX: usize = 24;
+const MISTYPED_MAX: usize = 6;
+/// What the parts of a compound are worth where the compound itself is known.
+const PART_WORTH: f32 = 0.5;
+/// How rare a word is taken to be that no tool has, and how much rarity counts in the meaning of a query.
+const UNKNOWN_RARITY: f32 = 4.0;
+
+/// What a query asks for.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// One for each word that has any term in the index, in the order of the words.
+    pub groups: Vec<Group>,
+    pub meaning: Vec<i8>,
+}
+
+/// One word of a query: the terms that may stand for it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    pub weight: f32,
+    /// Whether the first member is the word itself, or the best reading of it.
+    pub leads: bool,
+    /// Each term once, with its share of the group's weight; never empty.
+    pub members: Vec<(u32, f32)>,
+}
+
+impl Question {
+    pub fn new(query: &str, terms: &Dictionary, postings: &Postings) -> Self {
+        let words = query_words(query);
+        let reader = Reader { terms, vocabulary: Vocabulary::embedded() };
+        Self { groups: reader.groups(&words), meaning: reader.meaning(&words, postings) }
+    }
+}
+
+struct Reader<'a> {
+    terms: &'a Dictionary,
+    vocabulary: &'static Vocabulary,
+}
+
+impl Reader<'_> {
+    fn groups(&self, words: &[QueryWord]) -> Vec<Group> {
+        let counts = self.chosen(words);
+        let mut mistyped = 0;
+        let mut groups = Vec::new();
+        for (at, word) in words.iter().enumerate().filter(|&(at, _)| counts[at]) {
+            let own = self.terms.get(&word.stem);
+            let mut members: Vec<(u32, f32)> = own.map(|term| (term, 1.0)).into_iter().collect();
+            let is_known = own.is_some() || self.vocabulary.place(&word.stem).is_some();
+            if is_known && groups.len() < WIDENED_MAX {
+                self.add_related(&mut members, &word.stem, 1.0);
+            }
+            // A rare word that nothing stands for may be a slip as well.
+            let is_read = members.is_empty() && mistyped < MISTYPED_MAX;
+            if is_read {
+                mistyped += 1;
+                self.add_readings(&mut members, word);
+            }
+            for part in &words[at - word.parts.min(at)..at] {
+                self.offer(&mut members, &part.stem, PART_WORTH);
+            }
+            if !members.is_empty() {
+                groups.push(Group { weight: word.weight, leads: own.is_some() || is_read, members });
+            }
+        }
+        groups
+    }
+
+    /// Which words count: of a compound and its parts the compound if it is known at all, else the parts.
+    fn chosen(&self, words: &[QueryWord]) -> Vec<bool> {
+        let mut counts = vec![true; words.len()];
+        for (at, word) in words.iter().enumerate().filter(|(_, word)| word.parts > 0) {
+            if self.terms.get(&word.stem).is_some() || self.vocabulary.place(&word.stem).is_some() {
+                counts[at - word.parts.min(at)..at].fill(false);
+            } else {
+                counts[at] = false;
+            }
+        }
+        counts
+    }
+
+    fn add_readings(&self, members: &mut Vec<(u32, f32)>, word: &QueryWord) {
+        for (stem, share) in fuzzy::readings(word, self.terms, self.vocabulary) {
+            self.offer(members, &stem, share);
+            self.add_related(members, &stem, share);
+        }
+    }
+
+    fn add_related(&self, members: &mut Vec<(u32, f32)>, stem: &str, share: f32) {
+        let mut room = RELATED_MAX;
+        for (other, worth) in self.vocabulary.related(stem) {
+            if room == 0 {
+                return;
+            }
+            room -= usize::from(self.offer(members, other, share * worth));
+        }
+    }
+
+    /// Adds a term or raises its share; false when there is no such term.
+    fn offer(&self, members: &mut Vec<(u32, f32)>, stem: &str, share: f32) -> bool {
+        let Some(term) = self.terms.get(stem) else { return false };
+        match members.iter_mut().find(|member| member.0 == term) {
+            Some(member) => member.1 = member.1.max(share),
+            None => members.push((term, share)),
+        }
+        true
+    }
+
+    fn meaning(&self, words: &[QueryWord], postings: &Postings) -> Vec<i8> {
+        let mut mean = Mean::new();
+        for word in words {
+            let Some(vector) = self.vocabulary.vector_number(&word.stem) else { continue };
+            let rarity = self.terms.get(&word.stem).map_or(UNKNOWN_RARITY, |term| postings.idf(term));
+            mean.add(vector, word.weight * rarity);
+        }
+        mean.take().collect()
+    }
+}
