@@ -1,6 +1,8 @@
 //! Owns the numbering of strings: each gets the next number when it is first met, and is found again by its text or its
 //! number. All texts stand in one string, so that 100,000 of them cost little more than their letters.
 
+use super::fuzzy::Sketch;
+
 /// The share of slots that may be taken, in eighths.
 const LOAD: usize = 6;
 /// The smallest table.
@@ -13,11 +15,17 @@ pub(crate) struct Dictionary {
     ends: Vec<u32>,
     /// The number of a string plus one, at the place of its hash or the next free one; 0 is free.
     slots: Vec<u32>,
+    sketches: Vec<Sketch>,
 }
 
 impl Dictionary {
     pub fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// What is enough to tell that most strings are not meant by a mistyped word, by number.
+    pub fn sketches(&self) -> &[Sketch] {
+        &self.sketches
     }
 
     /// The string of a number.
@@ -45,6 +53,7 @@ impl Dictionary {
             let number = self.ends.len() as u32;
             self.text.push_str(text);
             self.ends.push(self.text.len() as u32);
+            self.sketches.push(Sketch::of(text));
             self.slots[slot] = number + 1;
             number
         })
@@ -79,6 +88,7 @@ impl Dictionary {
     pub fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
+        self.sketches.shrink_to_fit();
     }
 }
 

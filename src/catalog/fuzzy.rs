@@ -21,16 +21,20 @@ pub(super) fn readings(word: &QueryWord, terms: &Dictionary, vocabulary: &Vocabu
     if word.word.len() < WORD_MIN || !word.word.bytes().all(|c| c.is_ascii_lowercase()) {
         return Vec::new();
     }
-    let known = best(word, (0..terms.len() as u32).map(|term| terms.text(term)));
-    if known.is_empty() { best(word, vocabulary.stems()) } else { known }
+    let known = best(word, terms.sketches(), |number| terms.text(number));
+    if known.is_empty() { best(word, vocabulary.sketches(), |place| vocabulary.stem(place)) } else { known }
 }
 
-fn best<'a>(word: &QueryWord, stems: impl Iterator<Item = &'a str>) -> Vec<(String, f32)> {
+fn best<'a>(word: &QueryWord, sketches: &[Sketch], stem: impl Fn(u32) -> &'a str) -> Vec<(String, f32)> {
     let mut least = if word.word.len() >= LONG { 2 } else { 1 };
-    let letters = (letters(&word.word), letters(&word.stem));
+    let own = (Sketch::of(&word.word), Sketch::of(&word.stem));
     let mut found: Vec<(usize, bool, bool, &str)> = Vec::new();
-    for stem in stems {
-        if let Some(slips) = slips(word, letters, stem, least) {
+    for (sketch, number) in sketches.iter().zip(0..) {
+        if !own.0.may_be(*sketch, least) && !own.1.may_be(*sketch, least) {
+            continue;
+        }
+        let stem = stem(number);
+        if let Some(slips) = slips(word, stem, least) {
             least = slips;
             // Letters that changed places are the commonest slip, and the first letter is seldom wrong.
             let is_mixed = is_anagram(stem, &word.word) || is_anagram(stem, &word.stem);
@@ -55,30 +59,40 @@ fn is_anagram(a: &str, b: &str) -> bool {
 
 /// In how many places a known stem differs from a word or its stem, if in no more than `most`. A stem that only goes on
 /// where the word ends counts as one slip.
-fn slips(word: &QueryWord, letters_of: (u32, u32), known: &str, most: usize) -> Option<usize> {
-    let (shortest, longest) = (word.stem.len().saturating_sub(most), word.word.len() + ENDING_MAX);
-    if known.len() + 1 < WORD_MIN || !(shortest..=longest).contains(&known.len()) {
+fn slips(word: &QueryWord, known: &str, most: usize) -> Option<usize> {
+    if known.len() + 1 < WORD_MIN {
         return None;
     }
-    if known.starts_with(&word.word) {
+    if known.len() <= word.word.len() + ENDING_MAX && known.starts_with(&word.word) {
         return Some(1);
     }
-    let own = letters(known);
-    // Each slip changes at most two letters.
-    let is_near = |other: u32| (own ^ other).count_ones() as usize <= 2 * most;
-    let against = |other: &str, letters: u32| {
-        let in_reach = known.len().abs_diff(other.len()) <= most && is_near(letters);
-        in_reach.then(|| strsim::osa_distance(other, known)).filter(|&slips| slips <= most)
+    let distance = |other: &str| match known.len().abs_diff(other.len()) {
+        less if less <= most => strsim::osa_distance(other, known),
+        more => more,
     };
-    match (against(&word.word, letters_of.0), against(&word.stem, letters_of.1)) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    Some(distance(&word.word).min(distance(&word.stem))).filter(|&slips| slips <= most)
 }
 
-/// Which letters a word has, as bits.
-fn letters(word: &str) -> u32 {
-    word.bytes().fold(0, |letters, c| letters | 1 << (c & 31))
+/// Which letters a word has, and its length: enough to tell that most words are not meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Sketch(u32);
+
+impl Sketch {
+    const LETTERS: u32 = (1 << 27) - 1;
+
+    pub fn of(word: &str) -> Self {
+        let letters = word.bytes().fold(0_u32, |letters, c| letters | 1 << (c & 31));
+        Self((letters & Self::LETTERS) | (word.len().min(31) as u32) << 27)
+    }
+
+    /// False only where a word of the other sketch neither goes on where this one's ends nor is within so many slips.
+    fn may_be(self, other: Self, most: usize) -> bool {
+        let (own_length, length) = (self.0 >> 27, other.0 >> 27);
+        let (own, letters) = (self.0 & Self::LETTERS, other.0 & Self::LETTERS);
+        // Each slip changes at most two letters.
+        let is_near = own_length.abs_diff(length) as usize <= most && (own ^ letters).count_ones() as usize <= 2 * most;
+        is_near || (own & !letters == 0 && length > own_length && length <= own_length + ENDING_MAX as u32)
+    }
 }
 
 #[cfg(test)]

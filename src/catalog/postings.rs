@@ -174,7 +174,8 @@ impl Postings {
         let mut document = 0;
         while at < bytes.len() {
             document += read_number(bytes, &mut at);
-            let impact = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+            let Some(&[low, high]) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return };
+            let impact = u16::from_le_bytes([low, high]);
             at += 2;
             if document >= range.end {
                 return;
@@ -201,7 +202,14 @@ pub(super) fn write_number(out: &mut Vec<u8>, mut number: u32) {
     out.push(number as u8);
 }
 
+#[inline]
 pub(super) fn read_number(bytes: &[u8], at: &mut usize) -> u32 {
+    // Most numbers are small.
+    let first = bytes[*at];
+    if first < 0x80 {
+        *at += 1;
+        return u32::from(first);
+    }
     let mut number = 0;
     let mut shift = 0;
     loop {

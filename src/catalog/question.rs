@@ -62,7 +62,7 @@ impl Reader<'_> {
                 self.add_related(&mut members, &word.stem, 1.0);
             }
             // A rare word that nothing stands for may be a slip as well.
-            let is_read = members.is_empty() && mistyped < MISTYPED_MAX;
+            let is_read = members.is_empty() && word.weight >= 1.0 && mistyped < MISTYPED_MAX;
             if is_read {
                 mistyped += 1;
                 self.add_readings(&mut members, word);

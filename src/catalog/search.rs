@@ -301,6 +301,45 @@ mod tests {
     }
 
     #[test]
+    fn any_spelling_finds() {
+        for query in [
+            "write_file",
+            "writeFile",
+            "write files",
+            "writing a file",
+            "wrtie a flie",
+            "WRITE FILE!",
+            "files/write_file",
+            "persist a document",
+            "write \"search the letters\" to a file",
+            "🙂 write 🙂 file",
+            "write file frobnicate xyzzy",
+        ] {
+            assert_eq!(found(query, None).first().map(String::as_str), Some("files/write_file"), "{query}");
+        }
+        assert_eq!(found("查询所有的用户", None), ["mail/查询用户"]);
+    }
+
+    #[test]
+    fn one_strange_word_hides_nothing() {
+        for query in ["read file", "letters by text", "send"] {
+            let mut plain = found(query, None);
+            let mut strange = found(&format!("{query} qwxzjk"), None);
+            plain.sort_unstable();
+            strange.sort_unstable();
+            assert_eq!(plain, strange, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_same_query_gives_the_same_order() {
+        let (a, b) = (Index::build(&catalog()), Index::build(&catalog()));
+        for query in ["text", "file letter text", "serach lettres", &"read a file and ".repeat(320)] {
+            assert_eq!(a.find(query, None), b.find(query, None), "{query}");
+        }
+    }
+
+    #[test]
     fn a_source_can_be_given() {
         assert_eq!(found("text", Some("mail")), ["mail/search"]);
         assert_eq!(found("read_file", Some("mail")), [""; 0]);

@@ -2,7 +2,9 @@
 //! tables in `data/`. It is embedded compressed and unpacked when it is first wanted; it does not know what is searched.
 
 use std::cmp::Ordering;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
+
+use super::fuzzy::Sketch;
 
 /// Written by `build.rs`, which also says how it is laid out.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vocabulary.bin"));
@@ -26,6 +28,8 @@ pub(super) struct Vocabulary {
     texts: usize,
     relations: usize,
     vectors: usize,
+    /// Made when a mistyped word first comes.
+    sketches: OnceLock<Vec<Sketch>>,
 }
 
 impl Vocabulary {
@@ -36,7 +40,8 @@ impl Vocabulary {
 
     fn unpacked(packed: &[u8]) -> Self {
         let bytes = miniz_oxide::inflate::decompress_to_vec(packed).expect("BUG: the embedded vocabulary unpacks");
-        let mut own = Self { bytes, count: 0, dimensions: 0, texts: 0, relations: 0, vectors: 0 };
+        let mut own =
+            Self { bytes, count: 0, dimensions: 0, texts: 0, relations: 0, vectors: 0, sketches: OnceLock::new() };
         own.count = own.number(0);
         own.dimensions = own.number(4);
         own.texts = COUNTS + HEAD * own.count;
@@ -80,9 +85,14 @@ impl Vocabulary {
         None
     }
 
-    /// All stems, sorted.
-    pub fn stems(&self) -> impl Iterator<Item = &str> {
-        (0..self.count).filter_map(|place| std::str::from_utf8(self.text(place)).ok())
+    /// The stem at a place.
+    pub fn stem(&self, place: u32) -> &str {
+        std::str::from_utf8(self.text(place as usize)).unwrap_or_default()
+    }
+
+    /// A sketch of each stem.
+    pub fn sketches(&self) -> &[Sketch] {
+        self.sketches.get_or_init(|| (0..self.count as u32).map(|place| Sketch::of(self.stem(place))).collect())
     }
 
     /// The stems that may stand for one, best first, each with its worth from 0 to 1.
@@ -120,8 +130,8 @@ mod tests {
     #[test]
     fn words_are_known_with_what_stands_for_them() {
         let vocabulary = Vocabulary::embedded();
-        assert!(vocabulary.stems().is_sorted());
-        assert_eq!(vocabulary.stems().count(), vocabulary.count);
+        assert!((0..vocabulary.count as u32).map(|place| vocabulary.stem(place)).is_sorted());
+        assert_eq!(vocabulary.sketches().len(), vocabulary.count);
         for (word, other) in [("delet", "remov"), ("remov", "delet"), ("repo", "repositori"), ("wifi", "wireless")] {
             let related: Vec<_> = vocabulary.related(word).collect();
             assert!(related.iter().any(|&(stem, worth)| stem == other && worth > 0.5), "{word}: {related:?}");
