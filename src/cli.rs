@@ -24,7 +24,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::source::watchdog;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// One MCP entry in front of many: an aggregating relay with toolsets that open on demand.
 #[derive(Parser)]
@@ -125,9 +126,26 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The command line. A variable that is set to nothing counts as not set, as it does in an editor's `"env": {"X": "${X}"}`.
+fn grammar() -> clap::Command {
+    let empty = |name: &str| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let mut command = Arguments::command();
+    for (argument, variable) in [("config", "TOOLRELAY_CONFIG"), ("log", "TOOLRELAY_LOG")] {
+        if empty(variable) {
+            command = command.mut_arg(argument, |argument| argument.env(Resettable::Reset));
+        }
+    }
+    if empty("TOOLRELAY_EXPOSURE") {
+        let reset = |serve: clap::Command| serve.mut_arg("exposure", |argument| argument.env(Resettable::Reset));
+        command = command.mut_subcommand("serve", reset);
+    }
+    command
+}
+
 /// Reads the arguments and runs the command.
 pub fn run() -> Result<(), Failure> {
-    let arguments = match Arguments::try_parse() {
+    let parsed = grammar().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
             output::text(&error.to_string());

@@ -7,6 +7,8 @@ use crate::wire::{Object, quoted};
 pub const MODERN: &str = "2026-07-28";
 /// The revisions with `initialize`, newest first.
 pub const LEGACY: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The one revision with JSON-RPC batches.
+pub const WITH_BATCHES: &str = "2025-03-26";
 /// What is offered to legacy sources, and answered to clients that ask for an unknown revision.
 pub const LATEST_LEGACY: &str = LEGACY[0];
 

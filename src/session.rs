@@ -11,12 +11,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::Ticket;
+use crate::call::{CallError, ErrorKind, Ticket};
 use crate::control::Control;
 use crate::menu::batch::Batches;
 use crate::protocol;
@@ -54,6 +56,8 @@ struct ClientState {
     in_flight: HashMap<Box<str>, InFlight>,
     /// `subscriptions/listen` requests, by their ids.
     listens: BTreeMap<Box<str>, Listen>,
+    /// What was negotiated with `initialize`.
+    version: Option<&'static str>,
     /// It is a legacy client, and has said that it is ready.
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
@@ -70,7 +74,7 @@ impl ClientState {
 }
 
 enum InFlight {
-    Call(Arc<Ticket>),
+    Call(Arc<Ticket>, Style),
     /// A task of the relay's own.
     Task(CancellationToken),
 }
@@ -120,7 +124,25 @@ impl Session {
         }
     }
 
-    fn unreadable(&self, why: &Unreadable, bytes: &[u8]) {
+    /// A batch, for a client of the one revision that has them: each message as if it had come alone, and answered so.
+    fn batch(self: &Arc<Self>, bytes: &Bytes) -> bool {
+        if self.lock().version != Some(protocol::WITH_BATCHES) {
+            return false;
+        }
+        let parts: Vec<&RawValue> = serde_json::from_slice(bytes).unwrap_or_default();
+        for part in &parts {
+            match Message::parse(bytes.slice_ref(part.get().as_bytes())) {
+                Ok(message) => self.message(message),
+                Err((why, part)) => self.unreadable(&why, &part),
+            }
+        }
+        !parts.is_empty()
+    }
+
+    fn unreadable(self: &Arc<Self>, why: &Unreadable, bytes: &Bytes) {
+        if *why == Unreadable::Batch && self.batch(bytes) {
+            return;
+        }
         let (code, id) = match why {
             Unreadable::NotUtf8 | Unreadable::NotJson(_) => (protocol::PARSE_ERROR, salvaged(bytes, bytes)),
             Unreadable::Batch => (protocol::INVALID_REQUEST, "null"),
@@ -128,7 +150,7 @@ impl Session {
             Unreadable::NotMessage(_) => (protocol::INVALID_REQUEST, salvaged(bytes, bytes)),
         };
         let hint = match why {
-            Unreadable::Batch => ": send each message on a line of its own",
+            Unreadable::Batch => ": send each message on a line of its own; only 2025-03-26 has batches",
             _ => ": expected one JSON-RPC message a line",
         };
         self.error(id, code, &format!("{why}{hint}"), None);
@@ -235,7 +257,7 @@ impl Session {
         let found = state.in_flight.remove(id);
         drop(state);
         match found {
-            Some(InFlight::Call(ticket)) => ticket.cancel(reason),
+            Some(InFlight::Call(ticket, _)) => ticket.cancel(reason),
             Some(InFlight::Task(token)) => token.cancel(),
             None => tracing::debug!("cancelled what is not in flight"),
         }
@@ -304,11 +326,18 @@ impl Session {
         }
         let left: Vec<_> = self.lock().in_flight.drain().collect();
         for (id, what) in left {
+            let text = "the relay is ending and broke this request off";
             match what {
-                InFlight::Call(ticket) => ticket.cancel(Some("the client is gone")),
-                InFlight::Task(token) => token.cancel(),
+                InFlight::Call(ticket, style) => {
+                    ticket.cancel(Some("the client is gone"));
+                    let hint = "whether it took effect is not known, check before repeating it";
+                    self.tool_error(&id, &CallError::new(ErrorKind::Cancelled, text, hint), style);
+                }
+                InFlight::Task(token) => {
+                    token.cancel();
+                    self.error(&id, protocol::INTERNAL_ERROR, text, None);
+                }
             }
-            self.error(&id, protocol::INTERNAL_ERROR, "the relay is ending and broke this request off", None);
         }
     }
 

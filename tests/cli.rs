@@ -343,6 +343,9 @@ fn wrong_usage_is_told_apart() {
         assert!(ran.exits(2).stdout.is_empty() && !ran.stderr.is_empty(), "{arguments:?}");
     }
     bench.run_with(&["serve"], "", &[("TOOLRELAY_EXPOSURE", "everything")]).exits(2);
+    // A variable that is set to nothing is not set.
+    let nothing = [("TOOLRELAY_EXPOSURE", ""), ("TOOLRELAY_LOG", ""), ("TOOLRELAY_CONFIG", "")];
+    bench.run_with(&["serve"], "", &nothing).exits(0);
     for (flag, told) in [("--help", "Usage: toolrelay"), ("--version", "toolrelay ")] {
         bench.run(&[flag]).exits(0).shows(&[told]);
     }

@@ -201,6 +201,27 @@ fn a_byte_order_mark_is_not_passed_on() {
     relay.finish();
 }
 
+/// The one revision with batches: each message is taken, and judged, as if it had come alone.
+#[test]
+fn a_client_of_2025_03_26_may_send_batches() {
+    let mut relay = Relay::start("", &[source("fix", &[], "deny = [\"die\"]")]);
+    let client = json!({"name": "raw", "version": "1"});
+    relay.request("initialize", json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}));
+    let (ping, denied, fine) = (relay.new_id(), relay.new_id(), relay.new_id());
+    let call = |id: &str, tool: &str| {
+        let arguments = json!({"source": "fix", "tool": tool, "arguments": {"code": 1}});
+        let params = json!({"name": "call_tool", "arguments": arguments});
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
+    };
+    let (first, second) = (call(&denied, "die"), call(&fine, "echo"));
+    relay.send(&format!(r#"[{{"jsonrpc":"2.0","id":{ping},"method":"ping"}},{first},{second}]"#));
+    assert_eq!(relay.answer_to(&ping).raw("result"), Some("{}"));
+    assert_eq!(relay.answer_to(&denied).failure().0, "withheld");
+    assert_eq!(relay.answer_to(&fine).structured(), json!({"code": 1}));
+    relay.send("[]");
+    assert_eq!(relay.answer_to("null").error_code(), -32600);
+}
+
 #[test]
 fn unreadable_lines_are_answered_by_rule() {
     let mut relay = relay("");

@@ -5,9 +5,17 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-/// Prints a text as it is. A reader that is gone is no error.
+/// Prints a text; on a terminal without what could steer it, since sources write much of it. A reader that is gone is no
+/// error.
 pub fn text(text: &str) {
     let mut out = std::io::stdout().lock();
+    let harmless;
+    let text = if out.is_terminal() {
+        harmless = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect::<String>();
+        &harmless
+    } else {
+        text
+    };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -136,7 +136,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 #[cfg(unix)]
 pub async fn signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
     let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
     futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }

@@ -136,6 +136,8 @@ impl Launch {
         } else {
             command
         };
+        let named = env.iter().filter(|(name, _)| names_credential(name)).map(|(_, value)| value.clone());
+        secrets.extend(named.filter(|value| value.chars().count() >= super::template::SECRET_MIN_CHARS));
         secrets.sort();
         secrets.dedup();
         Ok(Resolved { command, args, env: env.into_iter().collect(), cwd, secrets })
@@ -182,10 +184,14 @@ impl Launch {
 
 /// The problem of an `env` entry that would send an empty credential.
 pub(super) fn empty_credential(name: &str, template: &Template, value: &str) -> Option<Problem> {
-    let name = name.to_ascii_uppercase();
-    let is_credential = CREDENTIALS.iter().any(|part| name.contains(part));
-    (value.is_empty() && is_credential && template.is_one_reference())
+    (value.is_empty() && names_credential(name) && template.is_one_reference())
         .then(|| Problem::EmptyCredential(template.raw().to_owned()))
+}
+
+/// Whether a variable so named holds a secret, wherever it comes from.
+fn names_credential(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    CREDENTIALS.iter().any(|part| name.contains(part))
 }
 
 fn placed(key: &str, error: ExpandError) -> ExpandError {
@@ -286,6 +292,13 @@ mod tests {
             let resolved = launch.resolve(&lookup()).unwrap();
             assert_eq!(resolved.env.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
         }
+    }
+
+    #[test]
+    fn what_a_name_calls_a_secret_is_one() {
+        let env = [("API_TOKEN", "literal-1"), ("MODE", "literal-2"), ("DB_PASSWORD", "short")];
+        let resolved = launch("x", &[], &env, None).resolve(&lookup()).unwrap();
+        assert_eq!(resolved.secrets, ["literal-1"]);
     }
 
     #[test]

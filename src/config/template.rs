@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::lookup::{ExpandError, Expanded, Lookup, Problem};
 
 /// Shorter values are no secrets: masking them would garble unrelated text.
-const SECRET_MIN_CHARS: usize = 6;
+pub(super) const SECRET_MIN_CHARS: usize = 6;
 const FORMS: &str =
     "the forms are `${VAR}`, `${VAR:-default}`, `${file:PATH}` and `${cmd:COMMAND ARGS}`; `$$` is a dollar";
 

@@ -21,6 +21,7 @@ impl Session {
             .and_then(|params| params.string("protocolVersion").map(|version| version.into_owned()));
         let known = protocol::LEGACY.iter().find(|version| asked.as_deref() == Some(**version));
         let version = known.copied().unwrap_or(protocol::LATEST_LEGACY);
+        self.lock().version = Some(version);
         let result = format!(
             "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
             CAPABILITIES,

@@ -64,7 +64,7 @@ impl Session {
     fn dispatch(self: &Arc<Self>, message: &Message, request: CallRequest, asked: Asked, style: Style) {
         let id = message.id_text().expect("BUG: a request has an id");
         let ticket = Arc::new(Ticket::default());
-        if !self.begin(id, InFlight::Call(ticket.clone())) {
+        if !self.begin(id, InFlight::Call(ticket.clone(), style)) {
             return;
         }
         let back = Box::new(ClientCall {
