@@ -19,14 +19,14 @@ pub fn run(bench: &Bench) -> Outcome<()> {
     let arguments = format!("{{\"bytes\":{LARGE}}}");
     let mut large = Call::new("a__text", &arguments);
     let mut small = Call::new("b__echo", "{}");
-    relay.calls(&mut large, 1, 2)?;
-    let alone = relay.calls(&mut small, 1, count)?;
+    relay.calls(&mut large, 1, 2, false)?;
+    let alone = relay.calls(&mut small, 1, count, false)?;
     let (beside, answered) = relay.beside(&mut large, &mut small, count, if bench.quick { 20 } else { 100 })?;
     let each = beside.total / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
     // The client's pipe carries one message after another: a small one waits for the large one before it, whoever sends it.
     let mut direct = Peer::spawn(&mut Command::new(program))?;
     let mut straight = Call::new("text", &arguments);
-    let one = direct.calls(&mut straight, 1, if bench.quick { 10 } else { 40 })?;
+    let one = direct.calls(&mut straight, 1, if bench.quick { 10 } else { 40 }, false)?;
     table(
         &["", "p50", "p99", "max"],
         &[row("alone", alone), row("beside", beside), row("one 16 MiB result direct, for comparison", one)],

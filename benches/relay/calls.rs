@@ -17,6 +17,8 @@ struct Case {
     tool: &'static str,
     arguments: String,
     in_flight: usize,
+    /// Whether the client reads each answer into a JSON tree, as clients do, or only looks for its id.
+    reads: bool,
     /// How many calls a round has.
     count: usize,
     /// The bar for the ratio of p50.
@@ -32,7 +34,9 @@ fn rounds(bench: &Bench) -> usize {
 pub fn small(bench: &Bench) -> Outcome<()> {
     say("\nCalls over stdio: a source that answers at once (raw_echo)");
     let raw = Command::new(bench.example("raw_echo"));
-    against_source(bench, "raw", raw, small_cases("echo", "{}"), rounds(bench))
+    let mut cases = small_cases("echo", "{}", true);
+    cases.extend(small_cases("echo", "{}", false));
+    against_source(bench, "raw", raw, cases, rounds(bench))
 }
 
 pub fn large(bench: &Bench) -> Outcome<()> {
@@ -44,12 +48,13 @@ pub fn large(bench: &Bench) -> Outcome<()> {
 pub fn notes(bench: &Bench) -> Outcome<()> {
     say("\nCalls over stdio: an ordinary source (notes, on rmcp)");
     let notes = Command::new(bench.example("notes"));
-    against_source(bench, "notes", notes, small_cases("get_note", "{\"id\":1}"), rounds(bench))
+    against_source(bench, "notes", notes, small_cases("get_note", "{\"id\":1}", true), rounds(bench))
 }
 
-fn small_cases(tool: &'static str, arguments: &str) -> Vec<Case> {
+fn small_cases(tool: &'static str, arguments: &str, reads: bool) -> Vec<Case> {
     let case = |in_flight, count, p50_bar, rate_bar| Case {
-        title: "64 B",
+        title: if reads { "64 B" } else { "64 B, unread" },
+        reads,
         tool,
         arguments: arguments.to_owned(),
         in_flight,
@@ -62,8 +67,9 @@ fn small_cases(tool: &'static str, arguments: &str) -> Vec<Case> {
 
 fn large_cases(quick: bool) -> Vec<Case> {
     let count = if quick { 16 } else { 48 };
-    let case = |title, tool, in_flight| Case {
+    let case = |title, tool, in_flight, reads| Case {
         title,
+        reads,
         tool,
         arguments: format!("{{\"bytes\":{MIB}}}"),
         in_flight,
@@ -71,10 +77,12 @@ fn large_cases(quick: bool) -> Vec<Case> {
         p50_bar: 2.0,
         rate_bar: None,
     };
-    [1, 4, 16]
+    let read = [1, 4, 16]
         .into_iter()
-        .flat_map(|n| [case("1 MiB text", "text", n), case("1 MiB structured", "structured", n)])
-        .collect()
+        .flat_map(|n| [case("1 MiB text", "text", n, true), case("1 MiB structured", "structured", n, true)]);
+    let unread =
+        [case("1 MiB text, unread", "text", 1, false), case("1 MiB structured, unread", "structured", 1, false)];
+    read.chain(unread).collect()
 }
 
 /// Runs cases against one source, direct and through one relay.
@@ -113,7 +121,7 @@ struct Figures {
 impl Figures {
     fn round(&mut self, peer: &mut Peer, call: &mut Call, case: &Case) -> Outcome<()> {
         let before = cpu_time(peer.pid());
-        let mut run = peer.calls(call, case.in_flight, case.count)?;
+        let mut run = peer.calls(call, case.in_flight, case.count, case.reads)?;
         self.cpu += cpu_time(peer.pid()).saturating_sub(before);
         self.calls += case.count;
         self.rate.push(case.count as f64 / run.total.as_secs_f64());
@@ -146,11 +154,11 @@ impl Figures {
 
 fn compare(case: &Case, rounds: usize, direct: &mut Peer, relay: &mut Peer) -> Outcome<Vec<Vec<String>>> {
     let mut straight = Call::new(case.tool, &case.arguments);
-    direct.calls(&mut straight, case.in_flight, case.in_flight)?;
+    direct.calls(&mut straight, case.in_flight, case.in_flight, case.reads)?;
     let mut named = straight.by_name(&format!("b__{}", case.tool), &case.arguments);
     let inner = format!("{{\"source\":\"bench\",\"tool\":\"{}\",\"arguments\":{}}}", case.tool, case.arguments);
     let mut dispatched = straight.by_name("call_tool", &inner);
-    relay.calls(&mut named, case.in_flight, case.in_flight)?;
+    relay.calls(&mut named, case.in_flight, case.in_flight, case.reads)?;
     let mut figures = <[Figures; 3]>::default();
     for _ in 0..rounds {
         figures[0].round(direct, &mut straight, case)?;

@@ -128,10 +128,10 @@ fn tools(bench: &Bench, file: &std::path::Path, world: &World) -> Outcome<()> {
     for at in 0..10 * rounds {
         let (verb, noun) = (VERBS[at % VERBS.len()], NOUNS[at % NOUNS.len()]);
         let query = format!("{{\"query\":\"{verb} a {noun} for a customer with number {at}\"}}");
-        times.extend(relay.calls(&mut Call::new("find_tools", &query), 1, 1)?.latencies);
+        times.extend(relay.calls(&mut Call::new("find_tools", &query), 1, 1, false)?.latencies);
     }
     tell_times("find_tools", &mut times, Duration::from_millis(2));
-    let mut times = relay.calls(&mut Call::new("list_toolsets", "{}"), 1, rounds)?.latencies;
+    let mut times = relay.calls(&mut Call::new("list_toolsets", "{}"), 1, rounds, false)?.latencies;
     tell_times("list_toolsets", &mut times, Duration::from_millis(5));
     tell("at the end");
     Ok(())
