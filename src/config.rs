@@ -18,6 +18,8 @@ pub struct Config {
     pub relay: RelayConfig,
     /// Sorted by id.
     pub sources: Vec<SourceEntry>,
+    /// Sorted by id; those with faults are left out, and their tools stay in the drawers of their sources.
+    pub toolsets: Vec<ToolsetConfig>,
     /// Every fault of the file, in file order; those of a source are also told in its entry.
     pub faults: Vec<Fault>,
 }
@@ -171,6 +173,8 @@ pub struct ToolRules {
     /// Globs; deny wins.
     pub deny: Vec<String>,
     pub tools: BTreeMap<String, ToolOverride>,
+    /// Globs of each category, by its name.
+    pub categories: BTreeMap<String, Vec<String>>,
 }
 
 /// `tool.NAME = { .. }`.
@@ -180,6 +184,25 @@ pub struct ToolOverride {
     pub description: Option<String>,
     pub hidden: bool,
     pub call_timeout: Option<Duration>,
+}
+
+/// `[toolset.ID]`: a drawer of chosen tools, apart from the one that each source has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolsetConfig {
+    /// As a source's id is, and no source's id.
+    pub id: SourceId,
+    pub name: String,
+    pub provider: String,
+    pub summary: Option<String>,
+    /// Never empty.
+    pub tools: Vec<PairGlob>,
+}
+
+/// A glob over `source/tool`, parted at its first slash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairGlob {
+    pub source: String,
+    pub tool: String,
 }
 
 impl SourceEntry {
@@ -234,4 +257,5 @@ mod system;
 mod template;
 #[cfg(test)]
 mod tests;
+mod toolset;
 mod values;

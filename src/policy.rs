@@ -189,7 +189,7 @@ mod tests {
 
     fn rules(read_only: bool, allow: &[&str], deny: &[&str]) -> ToolRules {
         let globs = |list: &[&str]| list.iter().map(|&glob| glob.to_owned()).collect();
-        ToolRules { read_only, allow: globs(allow), deny: globs(deny), tools: BTreeMap::new() }
+        ToolRules { read_only, allow: globs(allow), deny: globs(deny), ..ToolRules::default() }
     }
 
     fn check(rules: &ToolRules, name: &str, hints: [Option<bool>; 2], expected: Result<bool, &str>) {

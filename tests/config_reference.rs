@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use toolrelay::config::keys::{Key, RELAY, SOURCE, Status, TOOL};
+use toolrelay::config::keys::{CATEGORY, Key, RELAY, SOURCE, Status, TOOL, TOOLSET};
 use toolrelay::config::{Config, SourceEntry, SystemLookup, check, schema};
 
 fn path(name: &str) -> PathBuf {
@@ -23,7 +23,7 @@ fn checked(text: &str) -> Config {
 /// The reference with every unused setting taken into use.
 fn with_all_settings() -> String {
     let line = |line: &str| match line.strip_prefix('#') {
-        Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => format!("{setting}\n"),
+        Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => format!("{setting}\n"),
         _ => format!("{line}\n"),
     };
     text("sources.toml").lines().map(line).collect()
@@ -75,6 +75,8 @@ fn the_reference_shows_every_supported_key() {
     assert_eq!(missing(RELAY, "/relay"), [""; 0]);
     assert_eq!(missing(SOURCE, "/source/notes"), [""; 0]);
     assert_eq!(missing(TOOL, "/source/notes/tool/search"), [""; 0]);
+    assert_eq!(missing(CATEGORY, "/source/notes/category/writing"), [""; 0]);
+    assert_eq!(missing(TOOLSET, "/toolset/desk"), [""; 0]);
 }
 
 #[test]
@@ -107,6 +109,14 @@ fn the_schema_and_the_check_refuse_the_same() {
         "[relay]\nexposure = 'lasy'",
         "[relay]\nmenu = ['find_tools']",
         "[relay]\nalways_visible = ['x']",
+        "category.x = {}",
+        "category.x.tools = []",
+        "category.''.tools = ['x']",
+        "[toolset.b]",
+        "[toolset.b]\ntools = []",
+        "[toolset.b]\ntools = ['x']",
+        "[toolset.B]\ntools = ['a/x']",
+        "[toolset.b]\ntools = ['a/x']\nsource = 'a'",
         "[http]",
         "[source.A]\ncommand = 'x'",
         "[source.b]",
@@ -116,7 +126,14 @@ fn the_schema_and_the_check_refuse_the_same() {
         assert!(!checked(&text).faults.is_empty(), "{line}");
         assert!(!schema_complaints(&as_json(&text)).is_empty(), "{line}");
     }
-    for line in ["", "inherit_env = true", "prefix = ''", "[relay]\nmenu = []", "tool.'a.b' = {}"] {
+    for line in [
+        "",
+        "inherit_env = true",
+        "prefix = ''",
+        "[relay]\nmenu = []",
+        "tool.'a.b' = {}",
+        "[toolset.b]\ntools = ['a/*']",
+    ] {
         let text = format!("[source.a]\ncommand = 'x'\n{line}\n");
         assert_eq!(checked(&text).faults, [], "{line}");
         assert_eq!(schema_complaints(&as_json(&text)), [""; 0], "{line}");

@@ -12,6 +12,7 @@ use super::keys::{FOREIGN_TABLES, RELAY, Status, TOP, names};
 use super::lookup::Lookup;
 use super::read::Reader;
 use super::source::{self, Repeated};
+use super::toolset;
 use super::values::{Span, Values};
 use super::{Config, Exposure, RelayConfig};
 
@@ -31,7 +32,11 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
         Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
         _ => Vec::new(),
     };
-    Ok(Config { relay, sources, faults: reader.faults.into_sorted() })
+    let toolsets = match tree.get("toolset").map(Spanned::get_ref) {
+        Some(DeValue::Table(table)) => toolset::all(&mut reader, table, &repeated, &sources),
+        _ => Vec::new(),
+    };
+    Ok(Config { relay, sources, toolsets, faults: reader.faults.into_sorted() })
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -40,7 +45,7 @@ fn folder_of(file: &Path) -> PathBuf {
     std::path::absolute(here).unwrap_or_else(|_| here.to_owned())
 }
 
-/// The tree, and what is written twice by source. Repetition costs a source only; anything else costs the file.
+/// The tree, and what is written twice. Repetition costs one source or toolset; anything else costs the file.
 fn parse<'t>(text: &'t str, file: &Path) -> Result<(DeTable<'t>, Repeated), Unreadable> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let mut repeated: Repeated = BTreeMap::new();
@@ -48,8 +53,8 @@ fn parse<'t>(text: &'t str, file: &Path) -> Result<(DeTable<'t>, Repeated), Unre
         let at = error.span().unwrap_or(text.len()..text.len());
         let is_repetition = error.message() == "duplicate key" || error.message().starts_with("cannot extend value");
         let key = text.get(at.clone()).unwrap_or_default();
-        match source_at(text, at.start).filter(|_| is_repetition) {
-            Some(id) => repeated.entry(id).or_default().push((key.to_owned(), at)),
+        match table_at(text, at.start).filter(|_| is_repetition) {
+            Some(table) => repeated.entry(table).or_default().push((key.to_owned(), at)),
             None => return Err(unreadable(text, file, &at, is_repetition, error.message())),
         }
     }
@@ -68,18 +73,16 @@ fn whole_tables_only(text: &str, found: &mut Vec<(String, Span)>) {
     }
 }
 
-/// The source in whose table an offset is, going by the headers.
-fn source_at(text: &str, offset: usize) -> Option<String> {
+/// The source or toolset in whose table an offset is, going by the headers.
+fn table_at(text: &str, offset: usize) -> Option<(&'static str, String)> {
     let line_start = before(text, offset).rfind('\n').map_or(0, |at| at + 1);
     let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
     for line in text[..line_end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
         let Ok(header) = DeTable::parse(line.trim_end()) else { continue };
         let (name, value) = header.get_ref().iter().next()?;
-        if name.get_ref() != "source" {
-            return None;
-        }
+        let table = ["source", "toolset"].into_iter().find(|table| name.get_ref() == table)?;
         let (id, _) = value.get_ref().as_table()?.iter().next()?;
-        return Some(id.get_ref().to_string());
+        return Some((table, id.get_ref().to_string()));
     }
     None
 }
@@ -134,7 +137,11 @@ fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {
         match TOP.iter().find(|key| key.name == word).map(|key| key.status) {
             Some(Status::Planned { cause, hint }) => reader.faults.add(&name.span(), path, cause, hint),
             Some(Status::Supported) if !value.get_ref().is_table() => {
-                let hint = if word == "source" { SOURCE_TABLES } else { "write `[relay]` on a line of its own" };
+                let hint = match word {
+                    "source" => SOURCE_TABLES,
+                    "toolset" => toolset::TABLES,
+                    _ => "write `[relay]` on a line of its own",
+                };
                 reader.mistyped(&path, &name.span(), "a table", value.get_ref(), hint.to_owned());
             }
             Some(Status::Supported) => {}
@@ -185,12 +192,16 @@ mod tests {
             ("mcpServers = {}", "mcpServers: unknown table; hint: sources are tables named `[source.NAME]`"),
             ("[servers.a]\ncommand = 'x'", "servers: unknown table; hint: sources are tables named `[source.NAME]`"),
             ("[realy]", "realy: unknown table; hint: did you mean `relay`?"),
-            ("[x]", "x: unknown table; hint: the tables are `relay` and `source`"),
+            ("[x]", "x: unknown table; hint: the tables are `relay`, `source` and `toolset`"),
             ("exposure = 'eager'", "exposure: unknown key; hint: `exposure` belongs into the table `[relay]`"),
             ("relay = 1", "relay: expected a table, found a whole number; hint: write `[relay]` on a line of its own"),
             (
                 "[[source]]\ncommand = 'x'",
                 "source: expected a table, found a list; hint: sources are tables named `[source.NAME]`",
+            ),
+            (
+                "toolset = []",
+                "toolset: expected a table, found a list; hint: toolsets are tables named `[toolset.NAME]`",
             ),
             (
                 "[http]\nlisten = ''",

@@ -77,6 +77,11 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// The text in ticks if it stands in the file as it is; a value that came from `${...}` is not told.
+    pub(super) fn quoted(&self, text: &str) -> Option<String> {
+        self.text.contains(text).then(|| format!("`{text}`"))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.told.len()
     }

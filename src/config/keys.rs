@@ -50,6 +50,8 @@ pub enum Kind {
     Prefix,
     /// A table for each tool, with the keys of [`TOOL`].
     Tools,
+    /// A table for each category, with the keys of [`CATEGORY`].
+    Categories,
     /// Not looked at: the key is refused.
     Anything,
 }
@@ -80,6 +82,8 @@ pub enum Status {
 pub const SECS_MAX: u64 = 31_536_000;
 /// The longest prefix of directly exposed names.
 pub const PREFIX_MAX: usize = 32;
+/// The longest name of a category, in characters.
+pub const CATEGORY_MAX: usize = 40;
 
 const SECS: Kind = Kind::Whole { min: 1, max: SECS_MAX };
 
@@ -227,6 +231,13 @@ pub static SOURCE: &[Key] = &[
         "Which revisions of the protocol to speak: 2026-07-28 and later (`modern`), those before, or find out.",
     ),
     key("tool", Kind::Tools, Standard::EmptyTable, "What is different for single tools: `tool.NAME = { ... }`."),
+    key(
+        "category",
+        Kind::Categories,
+        Standard::EmptyTable,
+        "What kinds of tools there are, for searching: `category.NAME = { tools = [globs] }`. A tool is in the first one by \
+         name that fits; else in the one that the source tells, or that its name tells.",
+    ),
     planned("url", NO_HTTP_SOURCES, USE_COMMAND),
     planned("headers", "headers belong to HTTP sources, which are not in this version yet", DROP_KEY),
     planned("auth", "authorization belongs to HTTP sources, which are not in this version yet", DROP_KEY),
@@ -246,10 +257,33 @@ pub static TOOL: &[Key] = &[
     key("call_timeout_secs", SECS, Standard::Unset, "As for the source; not set = the source's."),
 ];
 
+/// The keys of `category.NAME` in a source.
+pub static CATEGORY: &[Key] = &[key("tools", Kind::Globs, Standard::Unset, "Globs of its tools; at least one.")];
+
+/// The keys of `[toolset.ID]`.
+pub static TOOLSET: &[Key] = &[
+    key("name", Kind::Text, Standard::Unset, "Short display name; not set = the id."),
+    key("provider", Kind::Text, Standard::Unset, "Who is behind it; sorts the list of toolsets. Not set = the id."),
+    key(
+        "summary",
+        Kind::Text,
+        Standard::Unset,
+        "One line that tells a model what the tools are good for; not set = put together from those of its sources.",
+    ),
+    key(
+        "tools",
+        Kind::PairGlobs,
+        Standard::Unset,
+        "`source/tool` globs of its tools; at least one. A tool is in the first toolset by id that fits, else in the one of \
+         its source, which is left out when a glob such as `source/*` takes all.",
+    ),
+];
+
 /// The tables at the top of the file; what is planned is refused.
 pub static TOP: &[Key] = &[
     key("relay", Kind::Anything, Standard::EmptyTable, "The relay itself."),
     key("source", Kind::Anything, Standard::EmptyTable, "The sources, one table each: `[source.ID]`."),
+    key("toolset", Kind::Anything, Standard::EmptyTable, "Toolsets of chosen tools, one table each: `[toolset.ID]`."),
     planned(
         "http",
         "serving over HTTP is not in this version yet",
@@ -304,7 +338,7 @@ impl Kind {
             Self::Words { .. } | Self::Globs | Self::PairGlobs | Self::Templates => "a list of strings",
             Self::Env => "a table of strings",
             Self::Inherit => "a list of strings or `true`",
-            Self::Tools => "a table",
+            Self::Tools | Self::Categories => "a table",
             Self::Anything => "nothing",
         }
     }
@@ -327,6 +361,7 @@ impl Kind {
             Self::Globs | Self::Templates => "[\"...\"]".to_owned(),
             Self::Env => "{ NAME = \"...\" }".to_owned(),
             Self::Inherit => "[\"NAME\"]".to_owned(),
+            Self::Categories => "{ NAME = { tools = [\"...\"] } }".to_owned(),
             Self::Tools | Self::Anything => "{ NAME = { hidden = true } }".to_owned(),
         }
     }

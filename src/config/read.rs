@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::InheritEnv;
 use super::fault::{Faults, did_you_mean, dotted};
-use super::keys::{FOREIGN, Key, Kind, PREFIX_MAX, Standard, Status, TOOL, names};
+use super::keys::{CATEGORY, CATEGORY_MAX, FOREIGN, Key, Kind, PREFIX_MAX, Standard, Status, TOOL, names};
 use super::lookup::Lookup;
 use super::template::{Template, from_base};
 use super::values::{Span, Value, Values};
@@ -82,7 +82,8 @@ impl Reader<'_> {
                 DeValue::Array(items),
             ) => self.list(place, &at, items),
             (Kind::Env, DeValue::Table(table)) => self.env(place, table),
-            (Kind::Tools, DeValue::Table(table)) => self.tools(place, table),
+            (Kind::Tools, DeValue::Table(table)) => self.tables(place, table, TOOL, "hidden = true"),
+            (Kind::Categories, DeValue::Table(table)) => self.tables(place, table, CATEGORY, "tools = [\"...\"]"),
             (kind, other) => {
                 self.mistyped(&place.path, &at, kind.expected(), other, place.key.remedy());
                 None
@@ -267,18 +268,64 @@ impl Reader<'_> {
         (before == self.faults.len()).then_some(Value::Env(env))
     }
 
-    fn tools(&mut self, place: &Place<'_>, table: &DeTable<'_>) -> Option<Value> {
-        let mut tools = BTreeMap::new();
+    /// A table for each name, with the same keys in each.
+    fn tables(&mut self, place: &Place<'_>, table: &DeTable<'_>, keys: &'static [Key], example: &str) -> Option<Value> {
+        let mut tables = BTreeMap::new();
         for (name, value) in table.iter() {
             let path = dotted(&place.path, name.get_ref());
-            if let DeValue::Table(table) = value.get_ref() {
-                tools.insert(name.get_ref().to_string(), self.section(TOOL, table, &path));
-            } else {
-                let hint = format!("write `{} = {{ hidden = true }}`", dotted("tool", name.get_ref()));
+            let DeValue::Table(table) = value.get_ref() else {
+                let hint = format!("write `{} = {{ {example} }}`", dotted(place.key.name, name.get_ref()));
                 self.mistyped(&path, &value.span(), "a table", value.get_ref(), hint);
+                continue;
+            };
+            let values = self.section(keys, table, &path);
+            if place.key.kind == Kind::Categories {
+                self.category_name(&path, name);
+                self.some_globs(&values, &path, &name.span());
+            }
+            tables.insert(name.get_ref().to_string(), values);
+        }
+        Some(Value::Tables(tables))
+    }
+
+    fn category_name(&mut self, path: &str, name: &Spanned<toml::de::DeString<'_>>) {
+        let text = name.get_ref().as_ref();
+        if text.trim().is_empty() || text.chars().count() > CATEGORY_MAX || text.chars().any(char::is_control) {
+            let hint = format!("use 1 to {CATEGORY_MAX} characters, as in `category.search`");
+            self.faults.add(&name.span(), path, "it is no name of a category", hint);
+        }
+    }
+
+    /// That a section which stands for chosen tools chooses some.
+    pub(super) fn some_globs(&mut self, values: &Values, path: &str, header: &Span) {
+        match (values.written("tools"), values.at("tools")) {
+            (None, _) => {
+                self.faults.add(header, path, "it has no `tools`", "write `tools = [\"...\"]` with globs of its tools");
+            }
+            (Some(_), Some(at)) if values.texts("tools").is_empty() => {
+                let hint = "write at least one glob, or remove the table";
+                self.faults.add(at, dotted(path, "tools"), "the list is empty", hint);
+            }
+            _ => {}
+        }
+    }
+
+    /// That no glob stands in a list twice, or in a later one: only the first would ever fit.
+    pub(super) fn no_repetition<'v>(&mut self, sections: impl IntoIterator<Item = (String, &'v Values)>) {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for (path, values) in sections {
+            let Some(at) = values.at("tools") else { continue };
+            let list = dotted(&path, "tools");
+            for (index, glob) in values.texts("tools").into_iter().enumerate() {
+                let own = format!("{list}[{index}]");
+                if let Some(first) = seen.get(&glob) {
+                    let told = self.faults.quoted(&glob).unwrap_or_else(|| "the same".to_owned());
+                    self.faults.add(at, own, format!("{told} is written in `{first}` too"), "remove one of the two");
+                } else {
+                    seen.insert(glob, own);
+                }
             }
         }
-        Some(Value::Tools(tools))
     }
 }
 
@@ -401,8 +448,8 @@ mod tests {
                 "'a b' = 1",
                 "\"a b\": unknown key; hint: the keys here are `name`, `provider`, `summary`, `enabled`, \
               `command`, `args`, `env`, `cwd`, `inherit_env`, `read_only`, `allow`, `deny`, `start`, `idle_stop_secs`, \
-              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `prefix`, `unlisted`, `era` \
-              and `tool`",
+              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `prefix`, `unlisted`, `era`, \
+              `tool` and `category`",
             ),
             ("tool.x.hiden = true", "tool.x.hiden: unknown key; hint: did you mean `hidden`?"),
             (

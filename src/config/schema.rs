@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL};
+use super::keys::{CATEGORY, CATEGORY_MAX, Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL, TOOLSET};
 
 /// The JSON Schema (draft 2020-12) of `sources.toml`. Keys that are planned are not in it.
 pub fn schema() -> Value {
     let mut source = section(SOURCE, "One source: a program that speaks MCP over stdio.");
     source["required"] = json!(["command"]);
+    let ids = json!({"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"});
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "sources.toml",
@@ -19,12 +20,20 @@ pub fn schema() -> Value {
             "source": {
                 "description": "The sources by id.",
                 "type": "object",
-                "propertyNames": {"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"},
+                "propertyNames": ids,
                 "additionalProperties": {"$ref": "#/$defs/source"},
+            },
+            "toolset": {
+                "description": "Toolsets of chosen tools by id.",
+                "type": "object",
+                "propertyNames": ids,
+                "additionalProperties": {"$ref": "#/$defs/toolset"},
             },
         },
         "$defs": {
             "source": source,
+            "category": chosen(CATEGORY, "One kind of tools of a source."),
+            "toolset": chosen(TOOLSET, "A toolset of chosen tools, of one source or several."),
             "tool": section(TOOL, "What is different for one tool of a source."),
         },
     })
@@ -42,6 +51,15 @@ fn section(keys: &[Key], description: &str) -> Value {
         "additionalProperties": false,
         "properties": properties,
     })
+}
+
+/// A section that must say which tools it is for.
+fn chosen(keys: &[Key], description: &str) -> Value {
+    let mut section = section(keys, description);
+    section["required"] = json!(["tools"]);
+    section["properties"]["tools"]["minItems"] = json!(1);
+    section["properties"]["tools"]["uniqueItems"] = json!(true);
+    section
 }
 
 fn property(key: &Key) -> Value {
@@ -90,6 +108,11 @@ fn of_kind(kind: Kind) -> Value {
             "anyOf": [{"pattern": format!("^[A-Za-z0-9_-]{{0,{PREFIX_MAX}}}$")}, {"pattern": "\\$\\{"}],
         }),
         Kind::Tools => json!({"type": "object", "additionalProperties": {"$ref": "#/$defs/tool"}}),
+        Kind::Categories => json!({
+            "type": "object",
+            "propertyNames": {"minLength": 1, "maxLength": CATEGORY_MAX},
+            "additionalProperties": {"$ref": "#/$defs/category"},
+        }),
         Kind::Anything => json!({}),
     }
 }

@@ -18,8 +18,8 @@ use super::{
     BadSource, CallLimits, EraChoice, Launch, SourceConfig, SourceEntry, Start, ToolOverride, ToolRules, Unlisted,
 };
 
-/// What is written twice, by source: the key and where the second one is.
-pub(super) type Repeated = BTreeMap<String, Vec<(String, Span)>>;
+/// What is written twice, by table and id: the key and where the second one is.
+pub(super) type Repeated = BTreeMap<(&'static str, String), Vec<(String, Span)>>;
 
 /// A source on its way into the configuration.
 struct Draft {
@@ -58,10 +58,7 @@ fn draft(
         let hint = format!("rename the table, for example to `[source.{}]`", stand_in(written, table));
         reader.faults.add(&name.span(), &section, bad.to_string(), hint);
     }
-    for (key, at) in repeated.get(written).into_iter().flatten() {
-        let cause = format!("`{key}` is written twice");
-        reader.faults.add(at, &section, cause, "remove one of the two, or merge them");
-    }
+    reader.tell_repeated(repeated, "source", written);
     let values = match value {
         DeValue::Table(table) => {
             reader.is_disabled = matches!(table.get("enabled").map(Spanned::get_ref), Some(DeValue::Boolean(false)));
@@ -90,6 +87,16 @@ fn draft(
     }
 }
 
+impl Reader<'_> {
+    /// What is written twice in the table of one source or toolset.
+    pub(super) fn tell_repeated(&mut self, repeated: &Repeated, table: &'static str, id: &str) {
+        for (key, at) in repeated.get(&(table, id.to_owned())).into_iter().flatten() {
+            let cause = format!("`{key}` is written twice");
+            self.faults.add(at, dotted(table, id), cause, "remove one of the two, or merge them");
+        }
+    }
+}
+
 /// A legal id under which a source with a bad one can be listed, apart from every other of the file.
 fn stand_in(written: &str, table: &DeTable<'_>) -> SourceId {
     let plain = legal(written);
@@ -104,7 +111,7 @@ fn stand_in(written: &str, table: &DeTable<'_>) -> SourceId {
 }
 
 /// `written` with only the characters that an id may have, at any length.
-fn legal(written: &str) -> String {
+pub(super) fn legal(written: &str) -> String {
     let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let clean: String = written.to_ascii_lowercase().chars().map(|c| if is_legal(c) { c } else { '-' }).collect();
     clean.trim_matches(['-', '_']).to_owned()
@@ -131,8 +138,10 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
             reader.faults.add(at, dotted(section, "command"), "the command is empty", hint);
         }
     }
+    let category = dotted(section, "category");
+    reader.no_repetition(values.tables("category").map(|(name, values)| (dotted(&category, name), values)));
     if let (Some(max), Some(at)) = (values.whole_if_set("max_call_secs"), values.at("max_call_secs")) {
-        let tools = values.tools("tool").filter_map(|(name, tool)| {
+        let tools = values.tables("tool").filter_map(|(name, tool)| {
             Some((tool.whole_if_set("call_timeout_secs")?, dotted(&dotted(section, "tool"), name)))
         });
         let own = values.whole_if_set("call_timeout_secs").map(|secs| (secs, section.to_owned()));
@@ -212,7 +221,7 @@ fn is(values: &Values, key: &str, word: &str) -> bool {
 fn limits(values: &Values) -> CallLimits {
     let (mut idle, mut total) = (values.whole("call_timeout_secs"), values.whole("max_call_secs"));
     if values.at("max_call_secs").is_none() {
-        let tools = values.tools("tool").filter_map(|(_, tool)| tool.whole_if_set("call_timeout_secs"));
+        let tools = values.tables("tool").filter_map(|(_, tool)| tool.whole_if_set("call_timeout_secs"));
         total = tools.fold(total.max(idle), u64::max);
     } else {
         idle = idle.min(total);
@@ -221,7 +230,7 @@ fn limits(values: &Values) -> CallLimits {
 }
 
 fn rules(values: &Values) -> ToolRules {
-    let tools = values.tools("tool").map(|(name, tool)| {
+    let tools = values.tables("tool").map(|(name, tool)| {
         let rule = ToolOverride {
             read_only: tool.flag_if_set("read_only"),
             description: tool.text("description"),
@@ -235,6 +244,7 @@ fn rules(values: &Values) -> ToolRules {
         allow: values.texts("allow"),
         deny: values.texts("deny"),
         tools: tools.collect(),
+        categories: values.tables("category").map(|(name, values)| (name.to_owned(), values.texts("tools"))).collect(),
     }
 }
 

@@ -86,7 +86,7 @@ fn what_is_not_written_has_its_default() {
             era: EraChoice::Auto,
         }
     );
-    assert_eq!(read(""), Config { relay: config.relay, sources: vec![], faults: vec![] });
+    assert_eq!(read(""), Config { relay: config.relay, sources: vec![], toolsets: vec![], faults: vec![] });
 }
 
 #[test]
@@ -177,6 +177,7 @@ tool."two.three" = {}
                 allow: vec!["*".to_owned()],
                 deny: vec!["x_*".to_owned()],
                 tools: BTreeMap::from([("one".to_owned(), one), ("two.three".to_owned(), ToolOverride::default())]),
+                categories: BTreeMap::new(),
             },
             era: EraChoice::Modern,
         }

@@ -31,7 +31,7 @@ pub(super) enum Value {
     Templates(Vec<Template>),
     Env(BTreeMap<String, Template>),
     Inherit(InheritEnv),
-    Tools(BTreeMap<String, Values>),
+    Tables(BTreeMap<String, Values>),
 }
 
 impl Values {
@@ -131,12 +131,12 @@ impl Values {
         }
     }
 
-    pub(super) fn tools(&self, name: &str) -> impl Iterator<Item = (&str, &Values)> {
-        let tools = match self.get(name) {
-            Some(Value::Tools(tools)) => Some(tools),
+    pub(super) fn tables(&self, name: &str) -> impl Iterator<Item = (&str, &Values)> {
+        let tables = match self.get(name) {
+            Some(Value::Tables(tables)) => Some(tables),
             _ => None,
         };
-        tools.into_iter().flatten().map(|(name, values)| (name.as_str(), values))
+        tables.into_iter().flatten().map(|(name, values)| (name.as_str(), values))
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
