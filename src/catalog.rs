@@ -1,9 +1,12 @@
 //! Owns the catalog: all listings merged, named and sorted, with the names that lead back to their sources.
 //! It is pure: it starts nothing, asks nobody, and gives the same bytes for the same listings whatever their order.
 
+mod category;
 mod dictionary;
+pub mod drawer;
 mod entry;
 mod fuzzy;
+mod glob;
 mod indexing;
 pub mod listing;
 mod meaning;
@@ -24,12 +27,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub use drawer::Drawer;
 pub use listing::{ListedTool, Listing, Rejected, ServerNote};
 pub use search::{Hit, Index};
 pub use signature::Signature;
 pub use toolset::{Entry, Outline, Toolset, ToolsetSpec, Withheld};
 
+use crate::config::ToolsetConfig;
 use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
+use drawer::Drawers;
 use listing::Fingerprint;
 
 /// Hex digits of a revision.
@@ -38,12 +44,13 @@ const REVISION_HEX: usize = 16;
 /// Where an entry stands: the toolset's position, and its own in there.
 type Place = (u32, u32);
 
-/// All toolsets, sorted by provider, then id.
+/// All sources' toolsets, sorted by provider, then id, and the drawers in which they are shown.
 #[derive(Debug)]
 pub struct Catalog {
     pub toolsets: Vec<Arc<Toolset>>,
     /// The position of each toolset, by id.
     ids: HashMap<SourceId, u32>,
+    drawers: Drawers,
     /// Where each exposed name leads; hidden entries have one too.
     names: HashMap<ExposedName, Place>,
     /// The names of entries whose own name meets another's.
@@ -53,12 +60,18 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Merges toolsets, one for each source id.
-    pub fn build(mut toolsets: Vec<Arc<Toolset>>) -> Self {
+    /// Merges toolsets, one for each source id; each is a drawer.
+    pub fn build(toolsets: Vec<Arc<Toolset>>) -> Self {
+        Self::arranged(toolsets, &[])
+    }
+
+    /// Merges toolsets, one for each source id, and arranges them in drawers; `drawers` are sorted by id.
+    pub fn arranged(mut toolsets: Vec<Arc<Toolset>>, drawers: &[ToolsetConfig]) -> Self {
         toolsets.sort_by(|a, b| (&a.provider, &a.id, &a.digest).cmp(&(&b.provider, &b.id, &b.digest)));
         let ids = toolsets.iter().zip(0..).map(|(toolset, at)| (toolset.id.clone(), at)).collect();
-        let revision = revision(&toolsets);
-        let mut catalog = Self { toolsets, ids, names: HashMap::new(), widened: BTreeMap::new(), revision };
+        let revision = revision(&toolsets, drawers);
+        let drawers = Drawers::arrange(&toolsets, drawers);
+        let mut catalog = Self { toolsets, ids, drawers, names: HashMap::new(), widened: BTreeMap::new(), revision };
         catalog.name_entries();
         catalog
     }
@@ -157,12 +170,13 @@ fn rank(toolsets: &[Arc<Toolset>], (at, position): Place) -> (Reverse<bool>, Rev
     (Reverse(entry.direct), Reverse(is_plain), &entry.source, &entry.tool)
 }
 
-fn revision(toolsets: &[Arc<Toolset>]) -> String {
+fn revision(toolsets: &[Arc<Toolset>], drawers: &[ToolsetConfig]) -> String {
     let mut hash = Fingerprint::new();
     for toolset in toolsets {
         hash.text(toolset.id.as_str()).text(&toolset.provider).text(&toolset.name).text(&toolset.summary);
         hash.flag(toolset.read_only).number(toolset.count).number(toolset.withheld_count).text(&toolset.digest);
     }
+    drawer::hash(&mut hash, drawers);
     hash.hex(REVISION_HEX)
 }
 

@@ -123,7 +123,7 @@ impl World {
                 opened.recall(name, |id| toolsets.get_key_value(id).map(|(id, _)| id.clone()));
             }
         }
-        let catalog = Catalog::build(toolsets.values().cloned().collect());
+        let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
         let sources = Arc::new(sources);
         let snapshot = Snapshot {
             config: config.clone(),
@@ -286,7 +286,7 @@ impl World {
                 remember(&store, entry, &toolset, &listing, fresh);
                 toolsets.insert(id, Arc::new(toolset));
             }
-            let catalog = Catalog::build(toolsets.values().cloned().collect());
+            let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
             (toolsets, catalog)
         })
         .await;

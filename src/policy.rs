@@ -152,6 +152,12 @@ pub fn reads_by_name(name: &str) -> bool {
     is_in(READING, verb) && is_stated && !is_phrase
 }
 
+/// Whether a word (lower case) is a verb; one that names a thing as well, such as `commit`, if it stands where a verb would.
+pub fn is_verb(word: &str, in_its_place: bool) -> bool {
+    let is_in = |list: &[&str]| list.binary_search(&word).is_ok();
+    is_in(READING) || is_in(WRITING) || (in_its_place && is_in(EITHER)) || is_in(JOINING)
+}
+
 /// The words of a name or a text: cut at everything that is no letter or digit, between `aB` and `ABc`, and between
 /// letters and digits.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::category::{Categories, Chosen};
 pub use super::entry::Entry;
 use super::listing::{Fingerprint, ListedTool, Listing, Rejected, ServerNote};
 use super::schema::{self, Input};
@@ -46,6 +47,12 @@ impl ToolsetSpec<'_> {
         for (name, tool) in &self.rules.tools {
             hash.text(name).flag(tool.hidden).maybe(tool.description.as_deref());
             hash.text(&format!("{:?} {:?}", tool.read_only, tool.call_timeout));
+        }
+        for (name, globs) in &self.rules.categories {
+            hash.text(name).number(globs.len());
+            globs.iter().for_each(|glob| {
+                hash.text(glob);
+            });
         }
         hash.hex(DIGEST_HEX)
     }
@@ -104,6 +111,8 @@ pub struct Toolset {
     pub count: usize,
     /// `false`: an outline; the entries have to be read from memory first.
     pub loaded: bool,
+    /// Of each entry; none unless `loaded`.
+    pub categories: Categories,
     note: ServerNote,
     hint: Vec<String>,
     rules: String,
@@ -112,20 +121,22 @@ pub struct Toolset {
 impl Toolset {
     /// Names and judges every tool of a listing.
     pub fn build(spec: &ToolsetSpec<'_>, listing: &Listing) -> Self {
-        let policy = Policy::new(spec.rules);
+        let (policy, chosen) = (Policy::new(spec.rules), Chosen::new(spec.rules));
         let mut entries = Vec::with_capacity(listing.tools.len());
         let mut withheld: Vec<Withheld> = listing.rejected.iter().map(Withheld::from).collect();
         for tool in &listing.tools {
-            match entry(spec, &policy, tool) {
+            match entry(spec, &policy, &chosen, tool) {
                 Err(reason) => withheld.push(Withheld { tool: tool.name.clone(), reason }),
-                Ok((entry, note)) => {
+                Ok((entry, note, category)) => {
                     withheld.extend(note.map(|reason| Withheld { tool: tool.name.clone(), reason }));
-                    entries.push(entry);
+                    entries.push((entry, category));
                 }
             }
         }
-        entries.sort_unstable_by(|a, b| a.tool.cmp(&b.tool));
-        entries.shrink_to_fit();
+        entries.sort_unstable_by(|(a, _), (b, _)| a.tool.cmp(&b.tool));
+        let (entries, categories): (Vec<Entry>, Vec<_>) = entries.into_iter().unzip();
+        let names = entries.iter().map(|entry| if entry.hidden { "" } else { entry.tool.as_str() });
+        let categories = Categories::new(names.zip(categories).collect());
         withheld.sort_unstable();
         let visible = || entries.iter().filter(|entry| !entry.hidden);
         let hint = visible().take(HINT_NAMES).map(|entry| single_line(entry.tool.as_str(), HINT_NAME_MAX)).collect();
@@ -133,11 +144,11 @@ impl Toolset {
             note: listing.note.clone(),
             tools: visible().count(),
             withheld: withheld.len(),
-            digest: digest(&listing.digest, &entries, &withheld),
+            digest: digest(&listing.digest, &entries, &withheld, spec.rules),
             tool_names_hint: hint,
             rules: spec.rules_digest(),
         };
-        Self { entries, withheld, loaded: true, ..Self::outline(spec, &outline) }
+        Self { entries, withheld, categories, loaded: true, ..Self::outline(spec, &outline) }
     }
 
     /// The toolset as far as remembered numbers tell; its entries are still to be read.
@@ -155,6 +166,7 @@ impl Toolset {
             digest: outline.digest.clone(),
             count: outline.tools,
             loaded: false,
+            categories: Categories::default(),
             note: outline.note.clone(),
             hint: outline.tool_names_hint.clone(),
             rules: outline.rules.clone(),
@@ -210,8 +222,14 @@ impl From<&Rejected> for Withheld {
     }
 }
 
-/// The entry of a listed tool with a remark if it cannot be shown directly, or the reason why it is withheld.
-fn entry(spec: &ToolsetSpec<'_>, policy: &Policy, tool: &ListedTool) -> Result<(Entry, Option<String>), String> {
+/// The entry of a listed tool, a remark if it cannot be shown directly, and its category as far as anybody tells it; or the
+/// reason why it is withheld.
+fn entry(
+    spec: &ToolsetSpec<'_>,
+    policy: &Policy,
+    chosen: &Chosen,
+    tool: &ListedTool,
+) -> Result<(Entry, Option<String>, Option<String>), String> {
     let members = Members::of(&tool.raw).unwrap_or_default();
     let annotations = members.get("annotations").and_then(Members::of).unwrap_or_default();
     let facts = ToolFacts {
@@ -241,10 +259,11 @@ fn entry(spec: &ToolsetSpec<'_>, policy: &Policy, tool: &ListedTool) -> Result<(
         description: over.and_then(|over| over.description.as_deref()).map(Box::from),
         call_timeout: over.and_then(|over| over.call_timeout),
     };
-    Ok((entry, remark))
+    let category = if hidden { None } else { chosen.category(tool.name.as_str(), &members) };
+    Ok((entry, remark, category))
 }
 
-fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld]) -> String {
+fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld], rules: &ToolRules) -> String {
     let mut hash = Fingerprint::new();
     hash.text(listing).number(entries.len());
     for entry in entries {
@@ -253,6 +272,9 @@ fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld]) -> String {
     }
     for withheld in withheld {
         hash.text(withheld.tool.as_str()).text(&withheld.reason);
+    }
+    for (name, globs) in &rules.categories {
+        hash.text(name).text(&globs.join("\n"));
     }
     hash.hex(DIGEST_HEX)
 }
