@@ -1,7 +1,7 @@
 //! Owns the catalog: all listings merged, named and sorted, with the names that lead back to their sources.
 //! It is pure: it starts nothing, asks nobody, and gives the same bytes for the same listings whatever their order.
 
-mod category;
+pub mod category;
 mod dictionary;
 pub mod drawer;
 mod entry;

@@ -20,6 +20,11 @@ use crate::store::{Kept, Key, Recalled, Remembered, Store};
 /// How many events may wait: changes are rare, and whoever sends one may wait.
 const EVENTS: usize = 256;
 
+/// How long after the first use somebody may be kept waiting for sources that have never been listed.
+pub const FIRST_LISTING: Duration = Duration::from_secs(3);
+/// How often sources are looked at that are waited for.
+const GLANCE: Duration = Duration::from_millis(100);
+
 /// What the control plane is told and asked.
 enum Event {
     /// Somebody uses the relay.
@@ -62,6 +67,19 @@ impl Control {
     /// How long the relay has been in use.
     pub fn awake_for(&self) -> Duration {
         self.woken.get().map(Instant::elapsed).unwrap_or_default()
+    }
+
+    /// The world as soon as `holds` says so, or so long after the first use as first listings are waited for.
+    pub async fn once(&self, holds: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        let mut snapshots = self.snapshots.watch();
+        let waiting = async {
+            while !holds(&snapshots.borrow_and_update().clone()) {
+                // A source may also fail without a listing, which changes no snapshot.
+                let _ = tokio::time::timeout(GLANCE, snapshots.changed()).await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_LISTING.saturating_sub(self.awake_for()), waiting).await;
+        self.snapshots.now()
     }
 
     /// Opens or closes; tells whether that changed anything. The snapshot shows it when this returns.
@@ -116,14 +134,13 @@ impl World {
             }
             toolsets.insert(toolset.id.clone(), Arc::new(toolset));
         }
+        let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
         let mut open = OpenByPrincipal::new();
         if config.relay.remember {
             for (principal, name) in &recalled.open {
-                let opened = open.entry(Principal(principal.as_str().into())).or_default();
-                opened.recall(name, |id| toolsets.get_key_value(id).map(|(id, _)| id.clone()));
+                open.entry(Principal(principal.as_str().into())).or_default().recall(name, &catalog);
             }
         }
-        let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
         let sources = Arc::new(sources);
         let snapshot = Snapshot {
             config: config.clone(),
@@ -260,7 +277,7 @@ impl World {
     }
 
     fn open(&mut self, principal: &Principal, change: Change) -> bool {
-        let open = !matches!(change, Change::Close(_));
+        let open = !matches!(change, Change::Close(..));
         let changed = self.open.entry(principal.clone()).or_default().apply(change);
         if self.config.relay.remember {
             for name in &changed {

@@ -2,12 +2,15 @@
 //! It never changes the world; where a refusal might be out of date it has the source listed again first.
 
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::{Entry, Toolset};
+use crate::catalog::{Drawer, Entry, Toolset};
 use crate::config::{CallLimits, Unlisted};
 use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::Source;
+
+/// How many similar tools a refusal names.
+const SIMILAR: usize = 3;
 
 /// Where a call goes.
 pub struct Route {
@@ -122,13 +125,16 @@ fn withheld_direct(snapshot: &Snapshot, name: &str) -> Option<CallError> {
 
 fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
     let Some(toolset) = snapshot.catalog.toolset(source) else {
+        if let Some(drawer) = snapshot.catalog.drawer(source) {
+            return resolve_in_drawer(snapshot, drawer, tool);
+        }
         let mut error = CallError::new(
             ErrorKind::UnknownSource,
             format!("there is no source `{source}`"),
             "see `list_sources` for the sources there are",
         )
         .at(source, Some(tool));
-        error.similar = snapshot.catalog.similar_sources(source);
+        error.similar = snapshot.catalog.similar_drawers(source);
         return Resolved::Refused(error);
     };
     if !snapshot.catalog.is_loaded() {
@@ -143,6 +149,59 @@ fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
         Found::Withheld(error) => Resolved::Refused(error),
         Found::Nothing => unlisted(snapshot, handle, toolset, tool),
     }
+}
+
+/// A tool of a toolset of the configuration, given where a source should be: understood if only one source of it has such a
+/// tool.
+fn resolve_in_drawer(snapshot: &Snapshot, drawer: &Drawer, tool: &str) -> Resolved {
+    if !snapshot.catalog.is_loaded() {
+        return Resolved::NotYet(NotYet::Load);
+    }
+    let sources: Vec<&Toolset> = snapshot.catalog.sources_of(drawer).map(AsRef::as_ref).collect();
+    if let [only] = sources[..] {
+        return resolve_named(snapshot, only.id.as_str(), tool);
+    }
+    let (mut entries, mut withheld) = (Vec::new(), Vec::new());
+    for toolset in &sources {
+        match lookup(snapshot, toolset, tool) {
+            Found::Entry(entry) if *snapshot.catalog.drawer_of(entry) == drawer.id => entries.push(entry),
+            Found::Withheld(error) => withheld.push(error),
+            Found::Entry(_) | Found::Nothing => {}
+        }
+    }
+    let unknown = || {
+        let text = format!("toolset `{}` has no tool `{tool}`", drawer.id);
+        let hint = format!("see its tools with `enable_toolset {{\"toolset\":\"{}\"}}` or `find_tools`", drawer.id);
+        CallError::new(ErrorKind::UnknownTool, text, hint).at(drawer.id.as_str(), Some(tool))
+    };
+    let never = sources.iter().filter(|toolset| !toolset.is_listed());
+    let mut never = never.filter_map(|toolset| snapshot.source(toolset.id.as_str()));
+    match (&entries[..], withheld.pop(), never.find(|source| source.refusal().is_none())) {
+        ([entry], ..) => route(snapshot, entry),
+        ([], _, Some(source)) => missing(source, unknown()),
+        ([], Some(error), None) => Resolved::Refused(error),
+        ([], None, None) => {
+            let near =
+                sources.iter().map(|toolset| (toolset, snapshot.catalog.similar_tools(toolset.id.as_str(), tool)));
+            let near = near.flat_map(|(of, tools)| tools.into_iter().map(move |tool| format!("{}/{tool}", of.id)));
+            let mut error = unknown();
+            error.similar = near.take(SIMILAR).collect();
+            Resolved::Refused(error)
+        }
+        (several, ..) => Resolved::Refused(ambiguous(tool, several)),
+    }
+}
+
+/// Several sources have the tool that was asked for.
+fn ambiguous(tool: &str, entries: &[&Entry]) -> CallError {
+    let mut error = CallError::new(
+        ErrorKind::InvalidArguments,
+        format!("several sources have a tool `{tool}`"),
+        "say which one with `source`",
+    );
+    error.tool = Some(tool.to_owned());
+    error.similar = entries.iter().map(|entry| format!("{}/{}", entry.source, entry.tool)).collect();
+    error
 }
 
 enum Found<'a> {
@@ -224,20 +283,11 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
     match named.as_slice() {
         [entry] => return route(snapshot, entry),
         [] => {}
-        several => {
-            let mut error = CallError::new(
-                ErrorKind::InvalidArguments,
-                format!("several sources have a tool `{tool}`"),
-                "say which one with `source`",
-            );
-            error.tool = Some(tool.to_owned());
-            error.similar = several.iter().map(|entry| format!("{}/{}", entry.source, entry.tool)).collect();
-            return Resolved::Refused(error);
-        }
+        several => return Resolved::Refused(ambiguous(tool, several)),
     }
     let split = ["/", SEPARATOR].iter().filter_map(|separator| tool.split_once(separator));
     for (source, rest) in split {
-        if snapshot.catalog.toolset(source).is_some() {
+        if snapshot.catalog.toolset(source).is_some() || snapshot.catalog.drawer(source).is_some() {
             return resolve_named(snapshot, source, rest);
         }
     }

@@ -1,6 +1,7 @@
 //! toolrelay: one MCP entry in front of many. It launches a person's MCP servers (its *sources*), keeps their tool lists
 //! in one deterministic *catalog*, and shows a client a short menu instead of hundreds of schemas; a tool is called by
-//! its own name once its *toolset* is open, and through `call_tool` always.
+//! its own name once its *toolset* is open, and through `call_tool` always. A toolset is a drawer of the catalog: a source's
+//! own, or one that the configuration makes of parts of sources and of several.
 //!
 //! # Layout
 //!
@@ -20,7 +21,7 @@
 //! source     one actor a source: launch, handshake, states, listing; its live connection
 //! store      what is remembered between runs (SQLite)
 //! call       one request in flight, with its own way back
-//! catalog    pure: listings merged, named, sorted; signatures; search
+//! catalog    pure: listings merged, named, sorted; drawers; categories; signatures; search
 //! policy     pure: who may see and call what, and why not
 //! config     sources.toml: one table of keys -> check -> Config
 //! protocol   facts of the protocol's revisions

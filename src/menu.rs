@@ -6,18 +6,21 @@ mod batch_call;
 mod batch_status;
 pub mod call_tool;
 mod disable_toolset;
+mod drawers;
 mod enable_toolset;
 mod find_tools;
+mod first_listing;
 mod list_sources;
 mod list_toolsets;
 mod load_tools;
+mod scope;
 pub mod text;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::{Catalog, Toolset};
+use crate::catalog::Catalog;
 use crate::config::Exposure;
 use crate::control::Control;
 use crate::snapshot::{Principal, Snapshot};
@@ -187,49 +190,4 @@ fn read<T: DeserializeOwned>(name: &str, arguments: Option<&str>) -> Result<T, C
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("BUG: replies always serialize")
-}
-
-/// A toolset as `list_toolsets`, `enable_toolset` and `disable_toolset` show it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolsetLine<'a> {
-    id: &'a str,
-    provider: &'a str,
-    status: &'static str,
-    enabled: bool,
-    read_only: bool,
-    tools: usize,
-    withheld: usize,
-    summary: &'a str,
-}
-
-impl<'a> ToolsetLine<'a> {
-    fn new(snapshot: &Snapshot, principal: &Principal, toolset: &'a Toolset) -> Self {
-        let id = toolset.id.as_str();
-        Self {
-            id,
-            provider: &toolset.provider,
-            status: snapshot.source(id).map_or("dormant", |source| source.status().state.name()),
-            enabled: snapshot.is_open(principal, id),
-            read_only: toolset.read_only,
-            tools: toolset.count,
-            withheld: toolset.withheld_count,
-            summary: &toolset.summary,
-        }
-    }
-}
-
-/// The toolset so named, or an error that says which there are.
-fn toolset<'a>(snapshot: &'a Snapshot, id: &str) -> Result<&'a std::sync::Arc<Toolset>, CallError> {
-    let by_name = || snapshot.catalog.toolsets.iter().find(|toolset| toolset.name.eq_ignore_ascii_case(id.trim()));
-    snapshot.catalog.toolset(id.trim()).or_else(by_name).ok_or_else(|| {
-        let mut error = CallError::new(
-            ErrorKind::UnknownSource,
-            format!("there is no toolset `{id}`"),
-            "see `list_toolsets` for the toolsets there are",
-        )
-        .at(id, None);
-        error.similar = snapshot.catalog.similar_sources(id);
-        error
-    })
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use crate::catalog::search::Index;
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::{Catalog, Drawer, Entry, Toolset};
 use crate::config::{Config, Exposure, SourceConfig};
 use crate::name::{SourceId, ToolName};
-use crate::source::Source;
+use crate::source::{Source, State};
 
 /// Whose credential a request comes with: the unit that toolsets are opened for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +55,7 @@ impl Snapshots {
 /// What is open to one principal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Whole toolsets.
+    /// Whole toolsets, by the ids of their drawers.
     pub toolsets: BTreeSet<SourceId>,
     /// Single tools, loaded by name or activated by a search.
     pub tools: BTreeSet<(SourceId, ToolName)>,
@@ -65,8 +65,8 @@ pub struct Opened {
 #[derive(Debug, Clone)]
 pub enum Change {
     Open(SourceId),
-    /// Closes a toolset, and single tools of it too.
-    Close(SourceId),
+    /// Closes a toolset, and single tools of it too: `catalog` knows which.
+    Close(SourceId, Arc<Catalog>),
     Load(Vec<(SourceId, ToolName)>),
 }
 
@@ -75,10 +75,12 @@ impl Opened {
     pub fn apply(&mut self, change: Change) -> Vec<String> {
         match change {
             Change::Open(id) => Vec::from_iter(self.toolsets.insert(id.clone()).then(|| id.to_string())),
-            Change::Close(id) => {
-                let single: Vec<_> = self.tools.iter().filter(|(source, _)| *source == id).map(remembered).collect();
-                self.tools.retain(|(source, _)| *source != id);
-                let mut closed = single;
+            Change::Close(id, catalog) => {
+                let is_in = |(source, tool): &(SourceId, ToolName)| {
+                    catalog.drawer_of_name(source.as_str(), tool.as_str()) == Some(&id)
+                };
+                let mut closed: Vec<_> = self.tools.iter().filter(|tool| is_in(tool)).map(remembered).collect();
+                self.tools.retain(|tool| !is_in(tool));
                 closed.extend(self.toolsets.remove(&id).then(|| id.to_string()));
                 closed
             }
@@ -89,13 +91,14 @@ impl Opened {
         }
     }
 
-    /// Opens what was remembered under `name`, if its source is still there.
-    pub fn recall(&mut self, name: &str, known: impl Fn(&str) -> Option<SourceId>) {
-        let (source, tool) = name.split_once('/').map_or((name, None), |(source, tool)| (source, Some(tool)));
-        match (known(source), tool) {
-            (Some(id), None) => drop(self.toolsets.insert(id)),
-            (Some(id), Some(tool)) => drop(self.tools.insert((id, ToolName::new(tool)))),
-            (None, _) => {}
+    /// Opens what was remembered under `name`, if its toolset or source is still there.
+    pub fn recall(&mut self, name: &str, catalog: &Catalog) {
+        match name.split_once('/') {
+            None => self.toolsets.extend(catalog.drawer(name).map(|drawer| drawer.id.clone())),
+            Some((source, tool)) => {
+                let source = catalog.toolset(source).map(|toolset| toolset.id.clone());
+                self.tools.extend(source.map(|source| (source, ToolName::new(tool))));
+            }
         }
     }
 }
@@ -119,10 +122,28 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether all tools of a toolset are shown to the principal.
+    /// Whether all tools of a toolset, given by its drawer's id, are shown to the principal.
     pub fn is_open(&self, principal: &Principal, toolset: &str) -> bool {
         self.config.relay.exposure == Exposure::Eager
             || self.open.get(principal).is_some_and(|open| open.toolsets.contains(toolset))
+    }
+
+    /// Whether all tools of a source are shown to the principal, in whichever drawers they are.
+    pub fn is_whole_open(&self, principal: &Principal, source: &str) -> bool {
+        if self.config.toolsets.is_empty() {
+            return self.is_open(principal, source);
+        }
+        let drawers = self.catalog.drawers_with(source);
+        !drawers.is_empty() && drawers.iter().all(|drawer| self.is_open(principal, drawer.id.as_str()))
+    }
+
+    /// Whether any tool of a source may be shown to the principal: with many sources, most have none.
+    pub fn may_show(&self, principal: &Principal, toolset: &Toolset) -> bool {
+        let is_open = |drawer: &&Drawer| self.is_open(principal, drawer.id.as_str());
+        let has_loaded = |open: &Opened| open.tools.iter().any(|(source, _)| *source == toolset.id);
+        !self.config.relay.always_visible.is_empty()
+            || self.open.get(principal).is_some_and(has_loaded)
+            || self.catalog.drawers_with(toolset.id.as_str()).iter().any(is_open)
     }
 
     /// Whether a tool was opened to the principal by itself.
@@ -143,8 +164,21 @@ impl Snapshot {
 
     /// Whether the principal can call the tool by a name of its own in its tool list.
     pub fn is_shown(&self, principal: &Principal, entry: &Entry) -> bool {
-        let opened = self.is_open(principal, entry.source.as_str()) || self.is_loaded(principal, entry);
+        let opened =
+            self.is_open(principal, self.catalog.drawer_of(entry).as_str()) || self.is_loaded(principal, entry);
         entry.direct && !entry.hidden && (opened || self.is_always_visible(entry))
+    }
+
+    /// Whether a source has never been listed and may yet be, by itself.
+    pub fn awaits(&self, toolset: &Toolset) -> bool {
+        let state = || self.source(toolset.id.as_str()).map(|source| source.status().state);
+        !toolset.is_listed()
+            && matches!(state(), Some(State::Starting | State::Ready { .. } | State::Dormant { note: None }))
+    }
+
+    /// Whether any source has never been listed and may yet be.
+    pub fn awaits_any(&self) -> bool {
+        self.catalog.toolsets.iter().any(|toolset| self.awaits(toolset))
     }
 
     pub fn source(&self, id: &str) -> Option<&Source> {

@@ -92,9 +92,14 @@ fn no_source_need_be_up() {
     let start = Instant::now();
     relay.greet();
     assert_eq!(relay.names().len(), 6);
-    let found = relay.call_direct("find_tools", json!({"query": "anything"})).structured();
-    assert_eq!(found["total"], 0);
     assert!(start.elapsed() < AT_ONCE);
+    // A search waits for the first listing, once, and not for long.
+    let found = relay.call_direct("find_tools", json!({"query": "anything"})).structured();
+    assert_eq!((&found["total"], found["unavailable"].as_array().unwrap().len()), (&json!(0), 2));
+    assert!(start.elapsed() < Duration::from_secs(3) + AT_ONCE);
+    let again = Instant::now();
+    assert_eq!(relay.call_direct("find_tools", json!({"query": "anything"})).structured()["total"], 0);
+    assert!(again.elapsed() < AT_ONCE);
     for (method, code) in [("resources/list", -32601), ("nonsense", -32601), ("tools/call", -32602)] {
         assert_eq!(relay.request(method, json!({})).error_code(), code, "{method}");
     }

@@ -76,6 +76,16 @@ impl Categories {
     }
 }
 
+/// Whether two names say the same: in any letter case, with `_`, `-` or a blank between words.
+pub fn is_same(a: &str, b: &str) -> bool {
+    let folded = |text: &'_ str| -> String {
+        text.chars().flat_map(char::to_lowercase).map(|c| if matches!(c, '_' | '-') { ' ' } else { c }).collect()
+    };
+    let first = |text: &str| text.chars().next().map(|c| c.to_ascii_lowercase());
+    let may_be = first(a) == first(b) || !a.is_ascii() || !b.is_ascii();
+    may_be && folded(a) == folded(b)
+}
+
 /// What the configuration says about categories, ready to be asked.
 pub(super) struct Chosen(Vec<(String, Vec<Glob>)>);
 
@@ -252,6 +262,19 @@ mod tests {
         ] {
             let words: Vec<String> = policy::words(name).map(str::to_lowercase).collect();
             assert_eq!(thing(&words, vendor).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_loosely() {
+        for (a, b, same) in [
+            ("Pull Requests", "pull_requests", true),
+            ("pull-requests", "PULL REQUESTS", true),
+            ("issue", "issues", false),
+            ("Öl", "öl", true),
+            ("_a", "-A", false),
+        ] {
+            assert_eq!(is_same(a, b), same, "{a} {b}");
         }
     }
 

@@ -285,10 +285,17 @@ impl Catalog {
         drawer.sources.iter().map(|at| &self.toolsets[*at as usize])
     }
 
-    /// The drawers with tools of a source.
-    pub fn drawers_with(&self, source: &str) -> impl Iterator<Item = &Drawer> {
-        let at = self.ids.get(source).copied();
-        self.drawers.list.iter().filter(move |drawer| at.is_some_and(|at| drawer.sources.contains(&at)))
+    /// The drawers with tools of a source, in the order of all.
+    pub fn drawers_with(&self, source: &str) -> Vec<&Drawer> {
+        let Some(at) = self.ids.get(source).copied() else { return Vec::new() };
+        let mut places = match &self.drawers.homes[at as usize] {
+            Home::Whole(drawer) => vec![*drawer],
+            Home::Parted { globs, own, .. } => globs.iter().map(|(_, drawer)| *drawer).chain([*own]).collect(),
+        };
+        places.sort_unstable();
+        places.dedup();
+        let drawers = places.into_iter().map(|place| &self.drawers.list[place as usize]);
+        drawers.filter(|drawer| drawer.sources.contains(&at)).collect()
     }
 
     /// A drawer's entries with their positions, hidden ones too, in the catalog's order.
@@ -437,9 +444,9 @@ mod tests {
             catalog.sources_of(catalog.drawer(id).unwrap()).map(|toolset| toolset.id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!((of("desk"), of("lists")), (vec!["clock".to_owned(), "notes".to_owned()], vec!["hub".to_owned()]));
-        let with: Vec<_> = catalog.drawers_with("hub").map(|drawer| drawer.id.as_str()).collect();
+        let with: Vec<_> = catalog.drawers_with("hub").iter().map(|drawer| drawer.id.as_str()).collect();
         assert_eq!(with, ["hub", "issues", "lists"]);
-        assert_eq!(catalog.drawers_with("notes").count(), 1);
+        assert_eq!((catalog.drawers_with("notes").len(), catalog.drawers_with("nowhere").len()), (1, 0));
         // A tool that is not there would be in a certain one too.
         assert_eq!(catalog.drawer_of_name("hub", "issue_close").map(SourceId::as_str), Some("issues"));
         assert_eq!(catalog.drawer_of_name("hub", "x").map(SourceId::as_str), Some("hub"));

@@ -25,6 +25,14 @@ impl Catalog {
         closest(tool, visible.map(|entry| (entry.tool.as_str(), format!("{}/{}", entry.source, entry.tool))))
     }
 
+    /// Up to three ids of toolsets or sources close to one that is not there.
+    pub fn similar_drawers(&self, id: &str) -> Vec<String> {
+        let drawers =
+            self.drawers().iter().flat_map(|drawer| [drawer.id.as_str(), &drawer.name].map(|name| (name, &drawer.id)));
+        let sources = self.toolsets.iter().map(|toolset| (toolset.id.as_str(), &toolset.id));
+        closest(id, drawers.chain(sources).map(|(name, id)| (name, id.to_string())))
+    }
+
     /// Up to three source ids close to one that is not there.
     pub fn similar_sources(&self, id: &str) -> Vec<String> {
         let ids = self.toolsets.iter().map(|toolset| (toolset.id.as_str(), toolset.id.to_string()));

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::pretty::indented;
 use super::table::{Table, beside};
-use crate::catalog::{Entry, Toolset};
+use crate::catalog::Toolset;
 use crate::redact::one_line;
 
 /// One tool, in the words of `find_tools`.
@@ -17,6 +17,8 @@ use crate::redact::one_line;
 pub struct ToolLine {
     pub source: String,
     pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -51,7 +53,9 @@ pub struct Unavailable {
 }
 
 impl ToolLine {
-    pub fn new(toolset: &Toolset, entry: &Entry, schemas: bool) -> Self {
+    /// Of the entry at a position of a source's tools.
+    pub fn new(toolset: &Toolset, position: usize, schemas: bool) -> Self {
+        let entry = &toolset.entries[position];
         let signature = entry.signature();
         let (input, output) = if schemas { entry.schemas() } else { ("".into(), None) };
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
@@ -60,6 +64,7 @@ impl ToolLine {
         Self {
             source: entry.source.to_string(),
             tool: entry.tool.to_string(),
+            category: toolset.categories.of(position).map(str::to_owned),
             signature: Some(signature.text),
             lossy: signature.lossy,
             description: match entry.description() {
@@ -88,17 +93,26 @@ pub fn table(tools: &[ToolLine], withheld: &[WithheldLine]) -> String {
         return String::new();
     }
     let signed = tools.iter().any(|line| line.signature.is_some());
-    let header = ["source", "tool", "signature", "description"];
+    let sorted = tools.iter().any(|line| line.category.is_some());
+    let header = ["source", "tool", "category", "signature", "description"];
+    let is_told = move |at: usize| (sorted || at != 2) && (signed || at != 3);
     let cells =
-        |row: [String; 4]| row.into_iter().enumerate().filter(move |(at, _)| signed || *at != 2).map(|(_, cell)| cell);
+        |row: [String; 5]| row.into_iter().enumerate().filter(move |(at, _)| is_told(*at)).map(|(_, cell)| cell);
     let mut table = Table::new(&cells(header.map(str::to_owned)).collect::<Vec<_>>());
     for line in tools {
         let signature = line.signature.clone().unwrap_or_default();
-        table.row(cells([line.source.clone(), line.tool.clone(), signature, line.told()]));
+        let category = line.category.clone().unwrap_or_default();
+        table.row(cells([line.source.clone(), line.tool.clone(), category, signature, line.told()]));
     }
     for line in withheld {
         let name = if line.tool.is_empty() { "(no name)".to_owned() } else { line.tool.clone() };
-        table.row(cells([line.source.clone(), name, "-".to_owned(), format!("withheld: {}", line.reason)]));
+        table.row(cells([
+            line.source.clone(),
+            name,
+            String::new(),
+            "-".to_owned(),
+            format!("withheld: {}", line.reason),
+        ]));
     }
     table.text()
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, ToolsetLine, json, read, toolset};
+use super::drawers::{ToolsetLine, drawer};
+use super::{Context, json, read};
 use crate::call::CallError;
 use crate::catalog::Catalog;
 use crate::snapshot::Change;
@@ -29,12 +30,13 @@ struct Reply<'a> {
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments { toolset: id } = read("disable_toolset", arguments)?;
     let snapshot = context.control.snapshots.loaded().await;
-    let found = toolset(&snapshot, &id)?.id.clone();
-    let before = snapshot.catalog.entries().filter(|entry| entry.source == found);
+    let found = drawer(&snapshot, &id)?;
+    let before = snapshot.catalog.entries_of(found).map(|(toolset, position)| &toolset.entries[position]);
     let closed = before.filter(|entry| snapshot.is_shown(context.principal, entry)).count();
-    let changed = context.control.open(context.principal, Change::Close(found.clone())).await;
-    let snapshot = context.control.snapshots.now();
-    let found = toolset(&snapshot, found.as_str())?;
+    let change = Change::Close(found.id.clone(), snapshot.catalog.clone());
+    let changed = context.control.open(context.principal, change).await;
+    let now = context.control.snapshots.now();
+    let found = drawer(&now, found.id.as_str())?;
     let closed = if changed { closed } else { 0 };
-    Ok(json(&Reply { toolset: ToolsetLine::new(&snapshot, context.principal, found), closed }))
+    Ok(json(&Reply { toolset: ToolsetLine::new(&now, context.principal, found), closed }))
 }

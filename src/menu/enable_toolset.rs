@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, ToolsetLine, json, read, text, toolset};
+use super::drawers::{ToolsetLine, drawer, sources};
+use super::find_tools::{Detail, ToolLine, Unavailable, WithheldLine};
+use super::{Context, first_listing, json, read, text};
 use crate::call::CallError;
-use crate::catalog::{Catalog, Withheld};
-use crate::menu::find_tools::{Detail, ToolLine};
+use crate::catalog::Catalog;
 use crate::snapshot::Change;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}},"required":["toolset"]}"#;
@@ -33,34 +34,36 @@ struct Arguments {
 struct Reply<'a> {
     toolset: ToolsetLine<'a>,
     tools: Vec<ToolLine<'a>>,
-    withheld: &'a [Withheld],
+    withheld: Vec<WithheldLine<'a>>,
+    /// Sources of the toolset whose tools are missing here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable: Vec<Unavailable<'a>>,
     next: String,
 }
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments { toolset: id, detail } = read("enable_toolset", arguments)?;
     let snapshot = context.control.snapshots.loaded().await;
-    let found = toolset(&snapshot, &id)?;
-    let source = snapshot.source(found.id.as_str()).expect("BUG: every toolset has its source");
-    if let Some(error) = source.refusal() {
-        return Err(error);
-    }
-    if !found.is_listed() {
-        // Nothing is known of it yet: an open drawer has to show what is in it.
-        source.list().await?;
-    }
+    let found = drawer(&snapshot, &id)?;
+    // Where nothing is known of it yet: an open drawer has to show what is in it.
+    first_listing::for_opening(&snapshot, found).await?;
     context.control.open(context.principal, Change::Open(found.id.clone())).await;
-    let snapshot = context.control.snapshots.now();
-    let found = toolset(&snapshot, found.id.as_str())?;
-    let entries = found.entries.iter().filter(|entry| !entry.hidden);
-    let tools = entries.map(|entry| ToolLine::opened(&snapshot, entry, detail)).collect();
+    let now = context.control.snapshots.now();
+    let found = drawer(&now, found.id.as_str())?;
+    let entries = now.catalog.entries_of(found).map(|(toolset, position)| &toolset.entries[position]);
+    let tools = entries.filter(|entry| !entry.hidden).map(|entry| ToolLine::opened(&now, entry, detail)).collect();
+    let mut of = now.catalog.sources_of(found);
+    let source = match (of.next(), of.next()) {
+        (Some(only), None) => format!("{:?}", only.id.as_str()),
+        _ => "its source".to_owned(),
+    };
     let reply = Reply {
-        toolset: ToolsetLine::new(&snapshot, context.principal, found),
+        toolset: ToolsetLine::new(&now, context.principal, found),
         tools,
-        withheld: &found.withheld,
+        withheld: now.catalog.withheld_of(found).map(WithheldLine::new).collect(),
+        unavailable: Unavailable::among(&now, sources(&now, found)),
         next: format!(
-            "call a tool by its `name` if your tool list shows it by now, else call_tool {{\"source\":\"{}\",\"tool\":..,\"arguments\":{{..}}}}",
-            found.id
+            "call a tool by its `name` if your tool list shows it by now, else call_tool {{\"source\":{source},\"tool\":..,\"arguments\":{{..}}}}"
         ),
     };
     Ok(json(&reply))

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Context, json, read, text, toolset};
+use super::scope::Scope;
+use super::{Context, first_listing, json, read, text};
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::search::Index;
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::{Catalog, Entry, Toolset, Withheld};
 use crate::config::Exposure;
 use crate::snapshot::{Change, Snapshot};
-use crate::source::State;
+use crate::source::{Source, State};
 
-pub const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"source":{"type":"string"},"tools":{"type":"array","items":{"type":"string"}},"limit":{"type":"integer","minimum":1,"maximum":50},"cursor":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}}}"#;
+pub const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"},"source":{"type":"string"},"category":{"type":"string"},"tools":{"type":"array","items":{"type":"string"}},"limit":{"type":"integer","minimum":1,"maximum":50},"cursor":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}}}"#;
 /// The JSON of the description is no longer than this.
 const DESCRIPTION_MAX: usize = 1100;
 /// Matches in one reply, if the client does not say.
@@ -47,7 +48,9 @@ pub enum Detail {
 #[derive(Deserialize)]
 struct Arguments {
     query: Option<String>,
+    #[serde(alias = "toolset")]
     source: Option<String>,
+    category: Option<String>,
     tools: Option<Vec<String>>,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -61,6 +64,8 @@ struct Arguments {
 pub struct ToolLine<'a> {
     source: &'a str,
     tool: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'a str>,
     /// The name under which it can be called directly.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -81,7 +86,7 @@ pub struct ToolLine<'a> {
 }
 
 impl<'a> ToolLine<'a> {
-    fn new(entry: &'a Entry, detail: Detail) -> Self {
+    fn new(catalog: &'a Catalog, entry: &'a Entry, detail: Detail) -> Self {
         let signature = (detail != Detail::Brief).then(|| entry.signature());
         let full = detail == Detail::Full;
         let (input, output) = if full { entry.schemas() } else { ("".into(), None) };
@@ -89,6 +94,7 @@ impl<'a> ToolLine<'a> {
         Self {
             source: entry.source.as_str(),
             tool: entry.tool.as_str(),
+            category: catalog.category_of(entry),
             name: None,
             lossy: signature.as_ref().is_some_and(|signature| signature.lossy),
             signature: signature.map(|signature| signature.text),
@@ -107,7 +113,7 @@ impl<'a> ToolLine<'a> {
     /// As it stands in a toolset that was opened.
     pub fn opened(snapshot: &'a Snapshot, entry: &'a Entry, detail: Detail) -> Self {
         let name = entry.direct.then(|| snapshot.catalog.exposed_name(entry).as_str());
-        Self { name, ..Self::new(entry, detail) }
+        Self { name, ..Self::new(&snapshot.catalog, entry, detail) }
     }
 }
 
@@ -124,33 +130,38 @@ struct Reply<'a> {
     unknown: Vec<String>,
 }
 
+/// A source whose tools may be missing, and why.
 #[derive(Serialize)]
-struct Unavailable<'a> {
+pub struct Unavailable<'a> {
     source: &'a str,
     status: &'static str,
     reason: String,
 }
 
+/// A tool that is withheld, and why.
 #[derive(Serialize)]
-struct WithheldLine<'a> {
+pub struct WithheldLine<'a> {
     source: &'a str,
     tool: &'a str,
     reason: &'a str,
 }
 
+impl<'a> WithheldLine<'a> {
+    pub fn new((toolset, withheld): (&'a Toolset, &'a Withheld)) -> Self {
+        Self { source: toolset.id.as_str(), tool: withheld.tool.as_str(), reason: &withheld.reason }
+    }
+}
+
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let arguments: Arguments = read("find_tools", arguments)?;
-    let snapshot = context.control.snapshots.loaded().await;
-    let scope = match arguments.source.as_deref().filter(|source| !source.trim().is_empty()) {
-        Some(source) => Some(toolset(&snapshot, source)?.id.to_string()),
-        None => None,
-    };
+    let snapshot = first_listing::for_search(context, arguments.source.as_deref()).await?;
+    let scope = Scope::read(&snapshot, arguments.source.as_deref(), arguments.category.as_deref())?;
     let query = arguments.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
     let mut unknown = Vec::new();
     let found = match (&arguments.tools, query) {
         (Some(tools), _) if !tools.is_empty() => named(&snapshot, tools, &mut unknown),
-        (_, Some(query)) => search(&snapshot, query, scope.as_deref()).await,
-        _ => all(&snapshot, scope.as_deref()),
+        (_, Some(query)) => search(&snapshot, query, &scope).await,
+        _ => all(&scope),
     };
     let total = found.len();
     let rest = match &arguments.cursor {
@@ -167,7 +178,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             score: score.map(|score| (f64::from(score) * 100.0).round() / 100.0),
             enabled: Some(enabled),
             name: enabled.then(|| snapshot.catalog.exposed_name(entry).as_str()),
-            ..ToolLine::new(entry, arguments.detail)
+            ..ToolLine::new(&snapshot.catalog, entry, arguments.detail)
         };
         size += json(&line).len();
         if size > REPLY_MAX && !matches.is_empty() && arguments.detail != Detail::Full {
@@ -185,8 +196,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     let reply = Reply {
         total,
         next_cursor,
-        unavailable: unavailable(&snapshot, scope.as_deref()),
-        withheld: query.map(|query| withheld(&snapshot, query, scope.as_deref())).unwrap_or_default(),
+        unavailable: Unavailable::among(
+            &snapshot,
+            scope.toolsets().filter_map(|toolset| snapshot.source(toolset.id.as_str())),
+        ),
+        withheld: query.map(|query| withheld(query, &scope)).unwrap_or_default(),
         unknown,
         matches,
     };
@@ -195,12 +209,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
 
 type Found<'a> = Vec<(&'a Entry, Option<f32>)>;
 
-fn all<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Found<'a> {
-    let entries = snapshot.catalog.entries().filter(|entry| !entry.hidden);
-    entries
-        .filter(|entry| scope.is_none_or(|scope| entry.source.as_str() == scope))
-        .map(|entry| (entry, None))
-        .collect()
+fn all<'a>(scope: &Scope<'a>) -> Found<'a> {
+    let entries =
+        scope.toolsets().flat_map(|toolset| toolset.entries.iter().enumerate().map(move |found| (toolset, found)));
+    let shown = entries.filter(|(toolset, (position, entry))| !entry.hidden && scope.holds(toolset, *position));
+    shown.map(|(_, (_, entry))| (entry, None)).collect()
 }
 
 fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>) -> Found<'a> {
@@ -220,7 +233,7 @@ fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>
     found
 }
 
-async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: Option<&str>) -> Found<'a> {
+async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: &Scope<'_>) -> Found<'a> {
     if snapshot.index.get().is_none() {
         let (catalog, index) = (snapshot.catalog.clone(), snapshot.index.clone());
         // On a thread of its own: a large catalog takes a while, and calls go on meanwhile.
@@ -233,7 +246,8 @@ async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: Option<&str>) ->
     }
     let Some(index) = snapshot.index.get() else { return Vec::new() };
     let entry = |toolset: u32, entry: u32| &snapshot.catalog.toolsets[toolset as usize].entries[entry as usize];
-    index.find(query, scope).iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect()
+    let hits = scope.arrange(query, index.find(query, scope.source()));
+    hits.iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect()
 }
 
 /// Says where a page ended, by the tool itself: pages stay right when the catalog changes in between.
@@ -271,47 +285,41 @@ fn after<'a, 'b>(
     Ok(&found[at.unwrap_or(found.len())..])
 }
 
-/// Sources whose tools may be missing from the matches, and why.
-fn unavailable<'a>(snapshot: &'a Snapshot, scope: Option<&str>) -> Vec<Unavailable<'a>> {
-    let sources = snapshot.sources.values().filter(|source| scope.is_none_or(|scope| source.id.as_str() == scope));
-    let absent = sources.filter_map(|source| {
-        let state = source.status().state;
-        let listed = snapshot.catalog.toolset(source.id.as_str()).is_some_and(|toolset| toolset.is_listed());
-        let told = match &state {
-            State::Ready { .. } => false,
-            State::Dormant { .. } | State::Starting => !listed,
-            _ => true,
-        };
-        told.then(|| Unavailable {
-            source: source.id.as_str(),
-            status: state.name(),
-            reason: crate::redact::one_line(
-                &state.reason().unwrap_or_else(|| "its tools are not known yet".into()),
-                LINE_MAX,
-            ),
-        })
-    });
-    absent.take(TOLD).collect()
+impl<'a> Unavailable<'a> {
+    /// Those of the sources whose tools are not known, or cannot be called.
+    pub fn among(snapshot: &Snapshot, sources: impl Iterator<Item = &'a Source>) -> Vec<Self> {
+        let absent = sources.filter_map(|source| {
+            let state = source.status().state;
+            let listed = snapshot.catalog.toolset(source.id.as_str()).is_some_and(|toolset| toolset.is_listed());
+            let told = match &state {
+                State::Ready { .. } => false,
+                State::Dormant { .. } | State::Starting => !listed,
+                _ => true,
+            };
+            told.then(|| Self {
+                source: source.id.as_str(),
+                status: state.name(),
+                reason: crate::redact::one_line(
+                    &state.reason().unwrap_or_else(|| "its tools are not known yet".into()),
+                    LINE_MAX,
+                ),
+            })
+        });
+        absent.take(TOLD).collect()
+    }
 }
 
 /// Withheld tools that the query seems to mean.
-fn withheld<'a>(snapshot: &'a Snapshot, query: &str, scope: Option<&str>) -> Vec<WithheldLine<'a>> {
+fn withheld<'a>(query: &str, scope: &Scope<'a>) -> Vec<WithheldLine<'a>> {
     let words = |text: &str| crate::policy::words(text).map(str::to_lowercase).collect::<BTreeSet<_>>();
     let wanted = words(query);
-    let toolsets = snapshot.catalog.toolsets.iter();
-    let toolsets = toolsets.filter(|toolset| scope.is_none_or(|scope| toolset.id.as_str() == scope));
-    let mut found: Vec<_> = toolsets
-        .flat_map(|toolset| toolset.withheld.iter().map(move |withheld| (toolset, withheld)))
+    let all = scope.withheld().into_iter();
+    let mut found: Vec<_> = all
         .filter_map(|(toolset, withheld)| {
             let shared = words(withheld.tool.as_str()).intersection(&wanted).count();
-            (shared > 0).then_some((usize::MAX - shared, toolset.id.as_str(), withheld))
+            (shared > 0).then_some((usize::MAX - shared, toolset, withheld))
         })
         .collect();
-    found.sort_by_key(|(rank, source, withheld)| (*rank, *source, withheld.tool.clone()));
-    let lines = found.into_iter().map(|(_, source, withheld)| WithheldLine {
-        source,
-        tool: withheld.tool.as_str(),
-        reason: &withheld.reason,
-    });
-    lines.take(TOLD).collect()
+    found.sort_by_key(|(rank, toolset, withheld)| (*rank, toolset.id.clone(), withheld.tool.clone()));
+    found.into_iter().take(TOLD).map(|(_, toolset, withheld)| WithheldLine::new((toolset, withheld))).collect()
 }

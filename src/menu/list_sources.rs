@@ -58,7 +58,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             transport: "stdio",
             tools: toolset.count,
             withheld: toolset.withheld_count,
-            enabled: snapshot.is_open(context.principal, id),
+            enabled: snapshot.is_whole_open(context.principal, id),
             read_only: toolset.read_only,
         })
     });

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, ToolsetLine, json, read, text};
+use super::drawers::ToolsetLine;
+use super::{Context, json, read, text};
 use crate::call::CallError;
 use crate::catalog::Catalog;
 
@@ -29,7 +30,7 @@ struct Reply<'a> {
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments {} = read("list_toolsets", arguments)?;
     let snapshot = context.control.snapshots.loaded().await;
-    let toolsets = &snapshot.catalog.toolsets;
-    let lines = toolsets.iter().map(|toolset| ToolsetLine::new(&snapshot, context.principal, toolset));
+    let drawers = snapshot.catalog.drawers().iter();
+    let lines = drawers.map(|drawer| ToolsetLine::new(&snapshot, context.principal, drawer));
     Ok(json(&Reply { revision: &snapshot.catalog.revision, toolsets: lines.collect() }))
 }

@@ -25,23 +25,24 @@ pub fn append_ids(text: &mut String, catalog: &Catalog, max: usize) {
 }
 
 fn append(text: &mut String, catalog: &Catalog, max: usize, separator: &str, line: impl Fn(&str, &str) -> String) {
+    let drawers = catalog.drawers();
     let mut size = json_size(text);
     let mut first = true;
-    for (place, toolset) in catalog.toolsets.iter().enumerate() {
-        let part = line(toolset.id.as_str(), &toolset.summary);
+    for (place, drawer) in drawers.iter().enumerate() {
+        let part = line(drawer.id.as_str(), &drawer.summary);
         let joins = separator.starts_with([',', ';']);
         let lead = if std::mem::take(&mut first) && joins { " " } else { separator };
         let added = json_size(lead) + json_size(&part);
-        let rest = if place + 1 < catalog.toolsets.len() { REST } else { 0 };
+        let rest = if place + 1 < drawers.len() { REST } else { 0 };
         if size + added + rest > max {
-            text.push_str(&format!(" … and {} more, see list_toolsets", catalog.toolsets.len() - place));
+            text.push_str(&format!(" … and {} more, see list_toolsets", drawers.len() - place));
             return;
         }
         size += added;
         text.push_str(lead);
         text.push_str(&part);
     }
-    if catalog.toolsets.is_empty() {
+    if drawers.is_empty() {
         text.push_str(" none are configured (see sources.toml).");
     }
 }

@@ -2,20 +2,17 @@
 //! It does not cut or page: real clients read one page only.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use super::{Session, Style};
-use crate::catalog::Entry;
+use crate::catalog::{Entry, Toolset};
 use crate::config::Exposure;
+use crate::control::FIRST_LISTING;
 use crate::menu;
 use crate::protocol;
 use crate::snapshot::{Opened, Principal, Snapshot};
 use crate::wire::{Message, Object};
-
-/// How long after the first use `eager` waits for sources that have never been listed.
-const FIRST_LISTING: Duration = Duration::from_secs(3);
 
 impl Session {
     pub(super) fn list_tools(self: &Arc<Self>, message: &Message, style: Style) {
@@ -51,19 +48,7 @@ impl Session {
         if loaded.config.relay.exposure != Exposure::Eager {
             return loaded;
         }
-        let mut snapshots = self.around.control.snapshots.watch();
-        let pending = |snapshot: &Arc<Snapshot>| snapshot.catalog.is_loaded() && !awaits_first(snapshot);
-        let waited = tokio::time::timeout(FIRST_LISTING.saturating_sub(self.around.control.awake_for()), async {
-            loop {
-                if pending(&snapshots.borrow_and_update()) {
-                    return;
-                }
-                // A source may also fail without a listing, which changes no snapshot.
-                let _ = tokio::time::timeout(Duration::from_millis(100), snapshots.changed()).await;
-            }
-        });
-        let _ = waited.await;
-        self.around.control.snapshots.now()
+        self.around.control.once(|snapshot| snapshot.catalog.is_loaded() && !snapshot.awaits_any()).await
     }
 }
 
@@ -85,20 +70,11 @@ impl Drop for Listing {
     }
 }
 
-/// A source that has never been listed and may yet be.
-fn awaits_first(snapshot: &Snapshot) -> bool {
-    use crate::source::State::{Dormant, Ready, Starting};
-    snapshot.catalog.toolsets.iter().filter(|toolset| !toolset.is_listed()).any(|toolset| {
-        let state = snapshot.source(toolset.id.as_str()).map(|source| source.status().state);
-        matches!(state, Some(Starting | Ready { .. } | Dormant { note: None }))
-    })
-}
-
 /// Whether the list can be given at once: nothing in it has still to be read.
 fn is_ready(snapshot: &Snapshot, principal: &Principal, waited: bool) -> bool {
     let config = &snapshot.config.relay;
     if config.exposure == Exposure::Eager {
-        return snapshot.catalog.is_loaded() && (waited || !awaits_first(snapshot));
+        return snapshot.catalog.is_loaded() && (waited || !snapshot.awaits_any());
     }
     let opened = snapshot.open.get(principal).is_some_and(|opened| *opened != Opened::default());
     snapshot.catalog.is_loaded() || (!opened && config.always_visible.is_empty())
@@ -106,9 +82,19 @@ fn is_ready(snapshot: &Snapshot, principal: &Principal, waited: bool) -> bool {
 
 /// The entries shown directly, in catalog order.
 fn visible<'a>(snapshot: &'a Snapshot, principal: &'a Principal) -> impl Iterator<Item = &'a Entry> {
-    let usable = |id: &str| snapshot.source(id).is_some_and(|source| source.refusal().is_none());
-    let toolsets = snapshot.catalog.toolsets.iter().filter(move |toolset| usable(toolset.id.as_str()));
-    toolsets.flat_map(|toolset| &toolset.entries).filter(|entry| snapshot.is_shown(principal, entry))
+    snapshot.catalog.toolsets.iter().flat_map(|toolset| visible_of(snapshot, principal, toolset))
+}
+
+/// The entries of one source that are shown directly.
+fn visible_of<'a>(
+    snapshot: &'a Snapshot,
+    principal: &'a Principal,
+    toolset: &'a Toolset,
+) -> impl Iterator<Item = &'a Entry> {
+    let is_usable = || snapshot.source(toolset.id.as_str()).is_some_and(|source| source.refusal().is_none());
+    let may_show = snapshot.may_show(principal, toolset) && is_usable();
+    let entries = may_show.then_some(&toolset.entries).into_iter().flatten();
+    entries.filter(|entry| snapshot.is_shown(principal, entry))
 }
 
 fn tools_json(snapshot: &Snapshot, principal: &Principal, style: Style) -> String {
@@ -140,15 +126,13 @@ pub(super) fn visible_digest(snapshot: &Snapshot, principal: &Principal) -> [u8;
     for tool in menu::shown(snapshot) {
         hash.update(tool);
     }
-    for toolset in snapshot.catalog.toolsets.iter().filter(|toolset| snapshot.is_open(principal, toolset.id.as_str())) {
-        hash.update(toolset.id.as_str());
-        hash.update(&toolset.digest);
-    }
-    let single = !snapshot.config.relay.always_visible.is_empty()
-        || snapshot.open.get(principal).is_some_and(|opened| !opened.tools.is_empty());
-    if single {
-        let rest = visible(snapshot, principal).filter(|entry| !snapshot.is_open(principal, entry.source.as_str()));
-        for entry in rest {
+    for toolset in &snapshot.catalog.toolsets {
+        if snapshot.is_whole_open(principal, toolset.id.as_str()) {
+            hash.update(toolset.id.as_str());
+            hash.update(&toolset.digest);
+            continue;
+        }
+        for entry in visible_of(snapshot, principal, toolset) {
             hash.update(entry.name.as_str());
             hash.update(&*entry.raw);
         }
