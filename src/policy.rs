@@ -20,7 +20,7 @@ use crate::config::{ToolOverride, ToolRules};
 #[rustfmt::skip]
 const READING: &[&str] = &[
     "analyse", "analyze", "browse", "check", "compare", "count", "describe", "diff", "discover", "echo", "enumerate",
-    "estimate", "examine", "explain", "fetch", "find", "get", "inspect", "list", "lookup", "peek", "preview", "query",
+    "estimate", "examine", "explain", "fetch", "find", "get", "inspect", "list", "lookup", "peek", "preview",
     "read", "retrieve", "search", "show", "summarise", "summarize", "view",
 ];
 
@@ -111,8 +111,13 @@ impl Policy {
         }
     }
 
-    /// Judges a tool of which only the name is known, because its source does not list it.
+    /// Judges a tool of which only the name is known, because its source does not list it. A source may take such a name
+    /// in another letter case than the one that is denied, so the case does not count against `deny`.
     pub fn judge_name(&self, name: &str) -> Verdict {
+        let denied = self.deny.iter().find(|(glob, _)| WildMatch::new_case_insensitive(glob).matches(name));
+        if let Some((glob, _)) = denied {
+            return Verdict::Withheld { reason: format!("denied by `deny = [{glob:?}]`") };
+        }
         self.judge(&ToolFacts { name, read_only_hint: None, destructive_hint: None })
     }
 
@@ -258,6 +263,16 @@ mod tests {
         assert_eq!(policy.judge_name("list_x"), Verdict::Allowed { read_only: true, hidden: false });
     }
 
+    /// A source that takes `DELETE_x` for `delete_x` was sent it.
+    #[test]
+    fn unlisted_names_are_denied_in_any_case() {
+        let policy = Policy::new(&rules(false, &[], &["delete_*", "Über_x"]));
+        for name in ["delete_x", "Delete_X", "DELETE_", "über_X"] {
+            assert!(matches!(policy.judge_name(name), Verdict::Withheld { .. }), "{name}");
+        }
+        assert_eq!(policy.judge_name("undelete_x"), Verdict::Allowed { read_only: false, hidden: false });
+    }
+
     #[test]
     fn names_are_classified_conservatively() {
         for name in [
@@ -292,6 +307,8 @@ mod tests {
             "查询",
             "browser_click",
             "execute_query",
+            "query",
+            "query_database",
             "GETandDELETE_x",
         ] {
             assert!(!reads_by_name(name), "{name}");
