@@ -27,6 +27,7 @@
 //! protocol   facts of the protocol's revisions
 //! redact     masking of secrets
 //! trim       freed memory given back
+//! pattern    pure: which regular expressions clients take
 //! wire       bytes: lines, messages seen from outside, frames
 //! name       SourceId, ToolName, ExposedName
 //! ```
@@ -61,7 +62,7 @@
 //! - Nothing in a name or an order depends on which source came first.
 //! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.
-//! - `catalog`, `policy`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
+//! - `catalog`, `policy`, `pattern`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 
 pub mod call;
 pub mod catalog;
@@ -71,6 +72,7 @@ pub mod control;
 pub mod dispatch;
 pub mod menu;
 pub mod name;
+pub mod pattern;
 pub mod perform;
 pub mod policy;
 pub mod protocol;

@@ -45,14 +45,21 @@ impl Entry {
         let name = raw::quote(name.as_str());
         let description = self.description.as_deref().map(raw::quote);
         let input = schema::judge_input(members.get("inputSchema"));
+        let mended = mended(&members);
         let mut edit = Edit::new(&self.raw, &members);
         edit.set("name", &name);
+        for (key, value, _) in &mended {
+            match value {
+                Some(value) => edit.set(key, value),
+                None => edit.remove(key),
+            }
+        }
         if let Some(description) = &description {
             edit.set("description", description);
         }
         match &input {
             Input::Keep => {}
-            Input::Repaired(schema) => edit.set("inputSchema", schema),
+            Input::Repaired(schema, _) => edit.set("inputSchema", schema),
             Input::Impossible(_) => edit.set("inputSchema", schema::OPEN_INPUT),
         }
         match members.get("outputSchema").map(schema::judge_output) {
@@ -66,16 +73,18 @@ impl Entry {
     /// What is changed or left out when the tool is shown, one sentence each; empty for a tool that is shown as it came.
     pub fn repairs(&self) -> Vec<String> {
         let members = self.members();
-        let mut found = Vec::new();
+        let overridden = |key: &str| key == "description" && self.description.is_some();
+        let mended = mended(&members).into_iter().filter(|(key, ..)| !overridden(key));
+        let mut found: Vec<_> = mended.map(|(_, _, note)| note).collect();
         match schema::judge_input(members.get("inputSchema")) {
             Input::Keep => {}
-            Input::Repaired(_) => found.push("its inputSchema is shown as an object with `properties`".to_owned()),
+            Input::Repaired(_, notes) => found.extend(notes.into_iter().map(str::to_owned)),
             Input::Impossible(reason) => found.push(reason.to_owned()),
         }
         match members.get("outputSchema").map(schema::judge_output) {
             None | Some(Output::Everyone) => {}
             Some(Output::ModernOnly) => {
-                found.push("its outputSchema is left out for older clients: no object".to_owned())
+                found.push("its outputSchema is left out for older clients, which want an object of objects".to_owned())
             }
             Some(Output::Nobody(reason)) => found.push(format!("{reason}, so it is left out")),
         }
@@ -108,7 +117,7 @@ impl Entry {
         let members = self.members();
         let input = members.get("inputSchema");
         let shown = match schema::judge_input(input) {
-            Input::Repaired(schema) => Cow::Owned(schema),
+            Input::Repaired(schema, _) => Cow::Owned(schema),
             Input::Keep | Input::Impossible(_) => Cow::Borrowed(input.unwrap_or(schema::OPEN_INPUT)),
         };
         let output = members.get("outputSchema").filter(|text| raw::kind(text) == Kind::Object);
@@ -123,6 +132,77 @@ impl Entry {
     pub(crate) fn members(&self) -> Members<'_> {
         Members::of(&self.raw).unwrap_or_default()
     }
+}
+
+/// The members beside the schemas that would make a strict client drop the whole list: each with its value in place of the
+/// bad one (`None`: it is left out) and a sentence for [`Entry::repairs`].
+fn mended(members: &Members) -> Vec<(&'static str, Option<String>, String)> {
+    let mut found = Vec::new();
+    let mut leave_out = |key: &'static str, wanted: &str| {
+        found.push((key, None, format!("its `{key}` is no {wanted}, so it is left out")));
+    };
+    let is_bad = |key: &str, is_good: &dyn Fn(&str) -> bool| members.get(key).is_some_and(|value| !is_good(value));
+    for key in ["description", "title"] {
+        if is_bad(key, &is_text) {
+            leave_out(key, "text");
+        }
+    }
+    if is_bad("_meta", &is_object) {
+        leave_out("_meta", "object");
+    }
+    if is_bad("icons", &|value| raw::elements(value).is_some_and(|icons| icons.into_iter().all(is_icon))) {
+        leave_out("icons", "list of icons");
+    }
+    let flag = |value: &str| raw::kind(value) == Kind::Bool;
+    let support = |value: &str| matches!(raw::string(value).as_deref(), Some("forbidden" | "optional" | "required"));
+    let inner: [(&'static str, &[(&'static str, &dyn Fn(&str) -> bool)]); 2] = [
+        (
+            "annotations",
+            &[
+                ("title", &is_text),
+                ("readOnlyHint", &flag),
+                ("destructiveHint", &flag),
+                ("idempotentHint", &flag),
+                ("openWorldHint", &flag),
+            ],
+        ),
+        ("execution", &[("taskSupport", &support)]),
+    ];
+    for (key, checks) in inner {
+        let Some(text) = members.get(key) else { continue };
+        let Some(object) = Members::of(text) else {
+            found.push((key, None, format!("its `{key}` is no object, so it is left out")));
+            continue;
+        };
+        let bad = |(name, is_good): &&(&'static str, &dyn Fn(&str) -> bool)| {
+            object.get(name).is_some_and(|value| !is_good(value))
+        };
+        let bad: Vec<_> = checks.iter().filter(bad).map(|(name, _)| *name).collect();
+        if !bad.is_empty() {
+            let mut edit = Edit::new(text, &object);
+            bad.iter().for_each(|name| edit.remove(name));
+            let note = format!("the `{}` of its `{key}` has no value it can have, so it is left out", bad.join("`, `"));
+            found.push((key, Some(edit.finish()), note));
+        }
+    }
+    found
+}
+
+fn is_text(value: &str) -> bool {
+    raw::string(value).is_some()
+}
+
+fn is_object(value: &str) -> bool {
+    raw::kind(value) == Kind::Object
+}
+
+fn is_icon(value: &str) -> bool {
+    let Some(icon) = Members::of(value) else { return false };
+    let is_good = |key: &str, is_good: &dyn Fn(&str) -> bool| icon.get(key).is_none_or(is_good);
+    icon.get("src").is_some_and(is_text)
+        && is_good("mimeType", &is_text)
+        && is_good("sizes", &schema::is_name_list)
+        && is_good("theme", &|value| matches!(raw::string(value).as_deref(), Some("light" | "dark")))
 }
 
 #[cfg(test)]
@@ -186,6 +266,52 @@ mod tests {
         ] {
             assert_eq!(entry(raw).exposed_json(false), format!("{base}{legacy}"), "{raw}");
             assert_eq!(entry(raw).exposed_json(true), format!("{base}{modern}"), "{raw}");
+        }
+    }
+
+    /// One member of the wrong type made clients that check the list drop every tool in it.
+    #[test]
+    fn what_no_client_takes_is_left_out_and_nothing_else() {
+        let base = r#""inputSchema":{"type":"object","properties":{}},"x-odd":[null, 1e400]"#;
+        for (bad, shown) in [
+            (r#""description":7"#, None),
+            (r#""description":null"#, None),
+            (r#""title":5"#, None),
+            (r#""_meta":5"#, None),
+            (r#""_meta":null"#, None),
+            (r#""icons":"x""#, None),
+            (r#""icons":null"#, None),
+            (r#""icons":[{"src":5}]"#, None),
+            (r#""icons":[{"src":"a","theme":"blue"}]"#, None),
+            (r#""icons":[{"src":"a","sizes":"48x48"}]"#, None),
+            (r#""execution":[]"#, None),
+            (r#""execution":{"taskSupport":"maybe"}"#, Some(r#""execution":{}"#)),
+            (r#""execution":{"taskSupport":null,"x":1}"#, Some(r#""execution":{"x":1}"#)),
+            (r#""annotations":[]"#, None),
+            (r#""annotations":null"#, None),
+            (
+                r#""annotations":{"readOnlyHint":"yes", "openWorldHint" : true,"title":5, "x":[ ]}"#,
+                Some(r#""annotations":{"openWorldHint" : true, "x":[ ]}"#),
+            ),
+            (r#""outputSchema":{"type":"object","properties":{"a":{"pattern":"("}}}"#, None),
+        ] {
+            for raw in [format!("{{{bad},\"name\":\"t\",{base}}}"), format!("{{\"name\":\"t\",{bad}, {base}}}")] {
+                let tool = entry(&raw);
+                let (gone, kept) = (format!("{bad},"), shown.map(|shown| format!("{shown},")));
+                let kept = kept.as_deref().unwrap_or_default();
+                let shown = raw.replace(&gone, kept).replace("\"t\", \"", "\"t\",\"").replace("\"t\"", "\"s__t\"");
+                let found = tool.exposed_json(false).replace("\"s__t\", \"", "\"s__t\",\"");
+                assert_eq!(found, shown, "{raw}");
+                assert_eq!(tool.repairs().len(), 1, "{raw}: {:?}", tool.repairs());
+            }
+        }
+        for good in [
+            r#""icons":[{"src":"a","sizes":["1x1"],"theme":"dark","mimeType":"b","x":5}],"execution":{}"#,
+            r#""annotations":{"readOnlyHint":false,"title":"","x":null},"_meta":{"a":null},"title":"","description":"""#,
+        ] {
+            let tool = entry(&format!("{{\"name\":\"t\",{good},{base}}}"));
+            assert_eq!(tool.exposed_json(false), format!("{{\"name\":\"s__t\",{good},{base}}}"));
+            assert_eq!(tool.repairs(), [""; 0]);
         }
     }
 

@@ -4,10 +4,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::pattern;
 use crate::wire::raw::{self, Kind, Members};
 
 /// The input schema of a tool that takes anything, or nothing.
 pub(crate) const OPEN_INPUT: &str = r#"{"type":"object","properties":{}}"#;
+const BAD_PATTERN: &str = "a `pattern` of its outputSchema is no regular expression for JavaScript";
+const AS_OBJECT: &str = "its inputSchema is shown as an object with `properties`";
 /// How deep a schema is searched for references.
 const DEPTH_MAX: usize = 48;
 
@@ -19,23 +22,41 @@ const NAMED_SCHEMAS: &[&str] = &["properties", "patternProperties", "$defs", "de
 /// Members whose values are data, never schemas.
 const DATA: &[&str] = &["const", "enum", "default", "examples", "example", "required"];
 
+/// Members whose value is one schema.
+#[rustfmt::skip]
+const SCHEMAS: &[&str] = &[
+    "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then",
+    "unevaluatedItems", "unevaluatedProperties",
+];
+/// Members whose value is a list of schemas.
+const SCHEMA_LISTS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Members whose value is a number.
+#[rustfmt::skip]
+const NUMBERS: &[&str] = &[
+    "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum",
+    "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+];
+const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+
 /// What becomes of an input schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     Keep,
-    /// The same meaning in a form that every client takes.
-    Repaired(String),
+    /// The same meaning in a form that every client takes, and what was done for it, a sentence each.
+    Repaired(String, Vec<&'static str>),
     /// No tool can be shown with it; the reason.
     Impossible(&'static str),
 }
 
-/// Judges the root of an input schema: MCP wants an object with `type: "object"`, and some clients `properties` too.
+/// Judges an input schema: MCP wants an object with `type: "object"`, some clients `properties` too, and the schema of
+/// each property must be an object.
 pub(crate) fn judge_input(schema: Option<&str>) -> Input {
-    let Some(text) = schema else { return Input::Repaired(OPEN_INPUT.to_owned()) };
+    let open = || Input::Repaired(OPEN_INPUT.to_owned(), vec![AS_OBJECT]);
+    let Some(text) = schema else { return open() };
     if text == "false" {
         return Input::Impossible("its inputSchema is `false`, which takes no arguments at all");
     }
-    let Some(members) = Members::of(text) else { return Input::Repaired(OPEN_INPUT.to_owned()) };
+    let Some(members) = Members::of(text) else { return open() };
     let is_object = match members.get("type") {
         None => false,
         Some("\"object\"") => true,
@@ -46,12 +67,45 @@ pub(crate) fn judge_input(schema: Option<&str>) -> Input {
             _ => false,
         },
     };
-    let has_properties = members.get("properties").is_some_and(|value| raw::kind(value) == Kind::Object);
-    let has_required = members.get("required").is_none_or(|value| raw::kind(value) == Kind::Array);
-    if is_object && has_properties && has_required {
-        return Input::Keep;
+    let properties = members.get("properties").and_then(|value| Some((value, Members::of(value)?)));
+    let has_required = members.get("required").is_none_or(is_name_list);
+    let mended = properties.as_ref().and_then(|(text, properties)| mended_properties(text, properties));
+    let mut edit = Edit::new(text, &members);
+    let mut notes = Vec::new();
+    if !is_object {
+        edit.set("type", "\"object\"");
     }
-    Input::Repaired(repair(text, &members, is_object, has_properties, has_required))
+    if properties.is_none() {
+        edit.set("properties", "{}");
+    }
+    if !is_object || properties.is_none() {
+        notes.push(AS_OBJECT);
+    }
+    if let Some(mended) = &mended {
+        edit.set("properties", mended);
+        notes.push("what is no object among the `properties` of its inputSchema is shown as one");
+    }
+    if !has_required {
+        edit.remove("required");
+        notes.push("the `required` of its inputSchema is no list of names, so it is left out");
+    }
+    if notes.is_empty() { Input::Keep } else { Input::Repaired(edit.finish(), notes) }
+}
+
+/// The properties with an object for each schema that is none, if there is such a one.
+fn mended_properties(text: &str, properties: &Members) -> Option<String> {
+    let mut edit = Edit::new(text, properties);
+    let mut found = false;
+    for (at, member) in properties.0.iter().enumerate().filter(|(_, member)| raw::kind(member.value) != Kind::Object) {
+        edit.set_at(at, if member.value == "false" { "{\"not\":{}}" } else { "{}" });
+        found = true;
+    }
+    found.then(|| edit.finish())
+}
+
+/// Whether a value is a list of strings.
+pub(crate) fn is_name_list(value: &str) -> bool {
+    raw::elements(value).is_some_and(|items| items.into_iter().all(|item| raw::kind(item) == Kind::Text))
 }
 
 /// The type names of a `type` member; `None` when it is neither a string nor a list of strings.
@@ -61,20 +115,6 @@ fn named_types(value: &str) -> Option<Vec<Cow<'_, str>>> {
         Kind::Array => raw::elements(value)?.into_iter().map(raw::string).collect(),
         _ => None,
     }
-}
-
-fn repair(text: &str, members: &Members, is_object: bool, has_properties: bool, has_required: bool) -> String {
-    let mut edit = Edit::new(text, members);
-    if !is_object {
-        edit.set("type", "\"object\"");
-    }
-    if !has_properties {
-        edit.set("properties", "{}");
-    }
-    if !has_required {
-        edit.remove("required");
-    }
-    edit.finish()
 }
 
 /// Who may see an output schema.
@@ -93,10 +133,62 @@ pub(crate) fn judge_output(text: &str) -> Output {
     if members.get("properties").is_some_and(|value| raw::kind(value) != Kind::Object) {
         return Output::Nobody("the `properties` of its outputSchema are no object");
     }
+    if let Some(fault) = fault(text, DEPTH_MAX) {
+        return Output::Nobody(fault);
+    }
     if has_dangling_reference(text) {
         return Output::Nobody("its outputSchema refers to a definition that it lacks");
     }
-    if members.get("type") == Some("\"object\"") { Output::Everyone } else { Output::ModernOnly }
+    // Older clients want an object, and an object for each of its properties.
+    let properties = members.get("properties").and_then(Members::of).unwrap_or_default();
+    let has_objects = properties.0.iter().all(|member| raw::kind(member.value) == Kind::Object);
+    if has_objects && members.get("type") == Some("\"object\"") { Output::Everyone } else { Output::ModernOnly }
+}
+
+/// What keeps clients from compiling a schema, as some do with every outputSchema as soon as they have the list.
+fn fault(schema: &str, depth: usize) -> Option<&'static str> {
+    if depth == 0 || matches!(schema, "true" | "false") {
+        return None;
+    }
+    let Some(members) = Members::of(schema) else { return Some("a part of its outputSchema is no schema") };
+    members.0.iter().find_map(|member| {
+        let (key, value) = (&*member.key, member.value);
+        let kind = raw::kind(value);
+        let is_pattern = |text: Option<Cow<'_, str>>| text.is_some_and(|text| pattern::is_sound(&text));
+        let is_sound = match key {
+            "pattern" if kind == Kind::Text && !is_pattern(raw::string(value)) => return Some(BAD_PATTERN),
+            "patternProperties" => {
+                let named = Members::of(value).unwrap_or_default();
+                if named.0.iter().any(|named| !is_pattern(raw::string(named.key_raw))) {
+                    return Some(BAD_PATTERN);
+                }
+                kind == Kind::Object
+            }
+            "type" => named_types(value).is_some_and(|names| names.iter().all(|name| TYPES.contains(&&**name))),
+            "pattern" | "format" | "$ref" => kind == Kind::Text,
+            "required" => is_name_list(value),
+            "enum" => raw::elements(value).is_some_and(|items| !items.is_empty()),
+            "uniqueItems" => kind == Kind::Bool,
+            "items" => matches!(kind, Kind::Object | Kind::Array | Kind::Bool),
+            _ if NUMBERS.contains(&key) => kind == Kind::Number,
+            _ if NAMED_SCHEMAS.contains(&key) => kind == Kind::Object,
+            _ if SCHEMA_LISTS.contains(&key) => kind == Kind::Array,
+            _ => true,
+        };
+        if !is_sound {
+            return Some("a keyword of its outputSchema has a value that it cannot have");
+        }
+        match kind {
+            Kind::Object if NAMED_SCHEMAS.contains(&key) => {
+                Members::of(value)?.0.iter().find_map(|named| fault(named.value, depth - 1))
+            }
+            Kind::Array if key == "items" || SCHEMA_LISTS.contains(&key) => {
+                raw::elements(value)?.into_iter().find_map(|item| fault(item, depth - 1))
+            }
+            _ if key == "items" || SCHEMAS.contains(&key) => fault(value, depth - 1),
+            _ => None,
+        }
+    })
 }
 
 /// Whether a reference into the schema itself leads nowhere.
@@ -223,6 +315,11 @@ impl<'a> Edit<'a> {
         }
     }
 
+    /// Gives the member at that place the value.
+    pub fn set_at(&mut self, at: usize, value: &'a str) {
+        self.changes[at] = Some(Some(value));
+    }
+
     /// Removes every member of that key.
     pub fn remove(&mut self, key: &'static str) {
         self.change(key, None);
@@ -286,9 +383,12 @@ mod tests {
         let keep = |schema: &str| assert_eq!(judge_input(Some(schema)), Input::Keep, "{schema}");
         keep(r#"{"type":"object","properties":{}}"#);
         keep(r#"{"properties":{"a":{"$ref":"nowhere"}},"x-foo":1e400,"type":"object","required":[]}"#);
-        let open = Input::Repaired(OPEN_INPUT.to_owned());
+        let repaired_to = |schema: Option<&str>, repaired: &str| match judge_input(schema) {
+            Input::Repaired(found, notes) => assert!(found == repaired && !notes.is_empty(), "{schema:?}: {found}"),
+            other => panic!("{schema:?}: {other:?}"),
+        };
         for schema in [None, Some("null"), Some("true"), Some("5"), Some("[]"), Some("\"object\""), Some("{}")] {
-            assert_eq!(judge_input(schema), open, "{schema:?}");
+            repaired_to(schema, OPEN_INPUT);
         }
         for (schema, repaired) in [
             (r#"{"type":"object"}"#, r#"{"type":"object","properties":{}}"#),
@@ -297,13 +397,18 @@ mod tests {
             (r#"{"required":{}, "properties":{},"type":"object"}"#, r#"{"properties":{},"type":"object"}"#),
             (r#"{"properties":[],"type":["object","null"]}"#, r#"{"properties":{},"type":"object"}"#),
             (r#"{"type":null,"properties":{}}"#, r#"{"type":"object","properties":{}}"#),
+            (
+                r#"{"type":"object","properties":{"a":5, "b":{"c":7} ,"d":true,"e":false,"f":[],"g":null},"required":["b"]}"#,
+                r#"{"type":"object","properties":{"a":{}, "b":{"c":7} ,"d":{},"e":{"not":{}},"f":{},"g":{}},"required":["b"]}"#,
+            ),
+            (r#"{"required":["a",5],"type":"object","properties":{}}"#, r#"{"type":"object","properties":{}}"#),
             (r#"{"anyOf":[{"a":1}]}"#, r#"{"anyOf":[{"a":1}],"type":"object","properties":{}}"#),
             (
                 r##"{"$ref":"#/$defs/A","$defs":{"A":{}}}"##,
                 r##"{"$ref":"#/$defs/A","$defs":{"A":{}},"type":"object","properties":{}}"##,
             ),
         ] {
-            assert_eq!(judge_input(Some(schema)), Input::Repaired(repaired.to_owned()), "{schema}");
+            repaired_to(Some(schema), repaired);
             assert_eq!(judge_input(Some(repaired)), Input::Keep, "{repaired}");
         }
         for schema in ["false", r#"{"type":"string"}"#, r#"{"type":["array","null"]}"#] {
@@ -326,6 +431,25 @@ mod tests {
             Output::Everyone,
         );
         check(r#"{"type":"array"}"#, Output::ModernOnly);
+        check(r#"{"type":"object","properties":{"a":true}}"#, Output::ModernOnly);
+        check(r#"{"type":"object","x-foo":{"pattern":5},"properties":{"pattern":{"default":"("}}}"#, Output::Everyone);
+        check(r#"{"type":"object","items":[{"pattern":"^\\d+$"}],"patternProperties":{"^a":{}}}"#, Output::Everyone);
+        let bad = Output::Nobody(BAD_PATTERN);
+        check(r#"{"type":"object","properties":{"a":{"pattern":"(?i)x"}}}"#, bad);
+        check(r#"{"type":"object","anyOf":[{"items":{"patternProperties":{"[":{}}}}]}"#, bad);
+        let keyword = Output::Nobody("a keyword of its outputSchema has a value that it cannot have");
+        for part in [
+            r#""required":["a",5]"#,
+            r#""required":"a""#,
+            r#""properties":{"a":{"type":"strnig"}}"#,
+            r#""properties":{"a":{"exclusiveMinimum":true}}"#,
+            r#""anyOf":{}"#,
+            r#""items":{"enum":[]}"#,
+            r#""not":{"format":7}"#,
+        ] {
+            check(&format!("{{\"type\":\"object\",{part}}}"), keyword);
+        }
+        check(r#"{"type":"object","properties":{"a":5}}"#, Output::Nobody("a part of its outputSchema is no schema"));
         check("{}", Output::ModernOnly);
         check(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/Missing"}}}"##, dangling);
         check(r##"{"type":"array","items":{"$ref":"#/$defs/Missing"}}"##, dangling);
