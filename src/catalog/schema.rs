@@ -191,7 +191,7 @@ fn fault(schema: &str, depth: usize) -> Option<&'static str> {
     })
 }
 
-/// Whether a reference into the schema itself leads nowhere.
+/// Whether a reference leads nowhere: to nothing in the schema itself, or out of it, where no client looks.
 pub(crate) fn has_dangling_reference(root: &str) -> bool {
     if !root.contains("$ref") && !root.contains("\\u0") {
         return false;
@@ -200,10 +200,13 @@ pub(crate) fn has_dangling_reference(root: &str) -> bool {
     let mut lookups = 0;
     let mut dangling = false;
     visit(root, DEPTH_MAX, &mut |members| {
-        let Some(target) = members.text("$ref").filter(|target| target.starts_with('#')) else { return };
+        let Some(target) = members.text("$ref") else { return };
         if lookups < LOOKUPS_MAX && !known.contains(&*target) {
             lookups += 1;
-            dangling |= resolve(root, &target).is_none() && !is_anchor(root, &target);
+            dangling |= match target.starts_with('#') {
+                true => resolve(root, &target).is_none() && !is_anchor(root, &target),
+                false => !is_identified(root, &target),
+            };
             known.insert(target.into_owned());
         }
     });
@@ -232,6 +235,20 @@ fn is_anchor(root: &str, target: &str) -> bool {
     visit(root, DEPTH_MAX, &mut |members| {
         found |= ["$anchor", "$dynamicAnchor"].iter().any(|key| members.text(key).as_deref() == Some(name));
         found |= ["$id", "id"].iter().any(|key| members.text(key).as_deref() == Some(target));
+    });
+    found
+}
+
+/// Whether a reference by address means a part of the schema that has this address, or the one that every client knows.
+fn is_identified(root: &str, target: &str) -> bool {
+    let address = target.split('#').next().unwrap_or_default();
+    let mut found = address == "http://json-schema.org/draft-07/schema";
+    visit(root, DEPTH_MAX, &mut |members| {
+        found |= ["$id", "id"].iter().any(|key| {
+            let id = members.text(key).unwrap_or_default();
+            let before = id.trim_end_matches('#').strip_suffix(address);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        });
     });
     found
 }
@@ -430,6 +447,11 @@ mod tests {
             r##"{"type":"object","items":[{"$ref":"#here"}],"definitions":{"a":{"$anchor":"here"}}}"##,
             Output::Everyone,
         );
+        check(
+            r#"{"$id":"http://x/r.json","type":"object","items":[{"$ref":"a.json#/x"}],"$defs":{"a":{"$id":"http://x/a.json"}}}"#,
+            Output::Everyone,
+        );
+        check(r#"{"type":"object","properties":{"a":{"$ref":"other.json"}}}"#, dangling);
         check(r#"{"type":"array"}"#, Output::ModernOnly);
         check(r#"{"type":"object","properties":{"a":true}}"#, Output::ModernOnly);
         check(r#"{"type":"object","x-foo":{"pattern":5},"properties":{"pattern":{"default":"("}}}"#, Output::Everyone);

@@ -1,0 +1,103 @@
+//! A source whose tools are odd in every way that clients check, behind the relay, with real clients in front of it: each
+//! tool is listed, for one that is not would be the end of the whole list.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/peer.rs"]
+mod peer;
+#[path = "support/relay.rs"]
+mod support;
+
+use peer::{CLIENTS, client, names};
+use serde_json::{Value, json};
+use support::{Place, Relay, eventually, source};
+
+/// What each odd tool has beside its name and, unless it is given, an input schema.
+const ODD: &[&str] = &[
+    r#""description":7"#,
+    r#""description":null"#,
+    r#""title":5"#,
+    r#""title":null"#,
+    r#""annotations":[]"#,
+    r#""annotations":null"#,
+    r#""annotations":{"readOnlyHint":"yes"}"#,
+    r#""annotations":{"title":5,"destructiveHint":null,"idempotentHint":1,"openWorldHint":"no"}"#,
+    r#""_meta":5"#,
+    r#""_meta":null"#,
+    r#""icons":"x""#,
+    r#""icons":null"#,
+    r#""icons":[{"src":5}]"#,
+    r#""icons":[{"src":"a","sizes":"48x48"}]"#,
+    r#""icons":[{"src":"a","theme":"blue"}]"#,
+    r#""execution":{"taskSupport":"maybe"}"#,
+    r#""execution":"now""#,
+    r#""execution":null"#,
+    r#""inputSchema":{"type":"object","properties":{"a":5}}"#,
+    r#""inputSchema":{"type":"object","properties":{"a":null,"b":true,"c":false,"d":[]}}"#,
+    r#""inputSchema":{"type":"object","properties":{},"required":["a",5]}"#,
+    r#""inputSchema":{"type":"object","properties":{},"required":"a""#,
+    r#""inputSchema":null"#,
+    r#""outputSchema":null"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"("}}}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?i)x"}}}"#,
+    r#""outputSchema":{"type":"object","patternProperties":{"[":{}}}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":true}}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":5}}"#,
+    r#""outputSchema":{"type":"object","required":"a"}"#,
+    r#""outputSchema":{"type":"object","required":["a",5]}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"type":"strnig"}}}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"exclusiveMinimum":true}}}"#,
+    r#""outputSchema":{"type":"object","anyOf":{}}"#,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}}}"##,
+    r#""outputSchema":{"type":"object","properties":{"a":{"$ref":"other.json"}}}"#,
+];
+
+fn odd_tools() -> (String, usize) {
+    let tools: Vec<_> = (0..)
+        .zip(ODD)
+        .map(|(n, odd)| {
+            let closed = odd.matches('{').count() - odd.matches('}').count();
+            let schema = if odd.contains("inputSchema") { "" } else { r#","inputSchema":{"type":"object"}"# };
+            format!("{{\"name\":\"odd_{n}\",{odd}{}{schema}}}", "}".repeat(closed))
+        })
+        .collect();
+    let good = (0..5).map(|n| {
+        format!(r#"{{"name":"good_{n}","inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","properties":{{"a":{{"pattern":"^a$"}}}}}}}}"#)
+    });
+    let tools: Vec<_> = tools.into_iter().chain(good).collect();
+    (format!("[{}]", tools.join(",")), tools.len())
+}
+
+#[test]
+fn no_odd_tool_costs_a_real_client_the_list() {
+    let place = Place::new();
+    let (tools, count) = odd_tools();
+    let file = place.write("tools.json", tools);
+    let sources = [source("odd", &["--tools-json", &file], "")];
+    let eager = "exposure = \"eager\"";
+    // The list is learnt once, so that every client has it from the start.
+    let mut relay = Relay::greeted_in(&place, eager, &sources);
+    eventually("all are listed", || relay.names().len() == count + 3);
+    // Nor does it cost the relay's own replies anything.
+    let opened = relay.call_direct("enable_toolset", json!({"toolset": "odd", "detail": "full"})).structured();
+    assert_eq!(opened["tools"].as_array().unwrap().len(), count);
+    let (mut found, mut cursor) = (0, Value::Null);
+    while found < count {
+        let page = json!({"detail": "full", "limit": 50, "cursor": cursor});
+        let page = relay.call_direct("find_tools", page).structured();
+        found += page["matches"].as_array().unwrap().len();
+        cursor = page["nextCursor"].clone();
+        assert!(found == count || cursor.is_string(), "{found} of {count}");
+    }
+    relay.finish();
+    let config = place.config(eager, &sources);
+    let calls =
+        json!([{"name": "odd__odd_0", "arguments": {"a": "1"}}, {"name": "odd__odd_25", "arguments": {"a": "x"}}]);
+    for (script, mode, protocol) in CLIENTS {
+        let seen = client(script, mode, &peer::relay(&config), &[], &calls);
+        assert_eq!(seen["protocol"], *protocol, "{script} {mode}: {seen}");
+        assert_eq!(names(&seen["tools"]).len(), count + 3, "{script} {mode}: {seen}");
+        assert_eq!(seen["results"][0]["structuredContent"], json!({"a": "1"}), "{script} {mode}: {seen}");
+        assert_eq!(seen["results"][1]["structuredContent"], json!({"a": "x"}), "{script} {mode}: {seen}");
+    }
+}
