@@ -19,7 +19,8 @@ demo:
 	$(CARGO) run --quiet --example demo -- sources.toml
 
 test: peers
-	$(CARGO) test --lib --bins --tests --examples
+	$(CARGO) build --bins --examples
+	$(CARGO) test --no-fail-fast --lib --bins --tests
 
 lint:
 	$(CARGO) fmt --check
