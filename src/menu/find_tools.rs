@@ -158,17 +158,16 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     let scope = Scope::read(&snapshot, arguments.source.as_deref(), arguments.category.as_deref())?;
     let query = arguments.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
     let mut unknown = Vec::new();
-    let found = match (&arguments.tools, query) {
-        (Some(tools), _) if !tools.is_empty() => named(&snapshot, tools, &mut unknown),
-        (_, Some(query)) => search(&snapshot, query, &scope).await,
-        _ => all(&scope),
+    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let (found, total) = match (&arguments.tools, query) {
+        (Some(tools), _) if !tools.is_empty() => counted(named(&snapshot, tools, &mut unknown)),
+        (_, Some(query)) => search(&snapshot, query, &scope, arguments.cursor.is_none().then_some(limit)).await,
+        _ => counted(all(&scope)),
     };
-    let total = found.len();
     let rest = match &arguments.cursor {
         Some(cursor) => after(&snapshot.catalog, &found, cursor)?,
         None => &found,
     };
-    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
     let activating = snapshot.config.relay.exposure == Exposure::Progressive && query.is_some();
     let mut size = 0;
     let mut matches = Vec::new();
@@ -233,7 +232,19 @@ fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>
     found
 }
 
-async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: &Scope<'_>) -> Found<'a> {
+fn counted(found: Found<'_>) -> (Found<'_>, usize) {
+    let total = found.len();
+    (found, total)
+}
+
+/// What the query finds, best first, and how much that is. With `first` only so many and one more are sorted out, where
+/// that is the same.
+async fn search<'a>(
+    snapshot: &'a Snapshot,
+    query: &str,
+    scope: &Scope<'_>,
+    first: Option<usize>,
+) -> (Found<'a>, usize) {
     if snapshot.index.get().is_none() {
         let (catalog, index) = (snapshot.catalog.clone(), snapshot.index.clone());
         // On a thread of its own: a large catalog takes a while, and calls go on meanwhile.
@@ -244,10 +255,17 @@ async fn search<'a>(snapshot: &'a Snapshot, query: &str, scope: &Scope<'_>) -> F
             tracing::error!("search index could not be built");
         }
     }
-    let Some(index) = snapshot.index.get() else { return Vec::new() };
+    let Some(index) = snapshot.index.get() else { return (Vec::new(), 0) };
     let entry = |toolset: u32, entry: u32| &snapshot.catalog.toolsets[toolset as usize].entries[entry as usize];
-    let hits = scope.arrange(query, index.find(query, scope.source()));
-    hits.iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect()
+    let (hits, total) = match first.filter(|_| scope.keeps_order(query)) {
+        Some(first) => index.find_page(query, scope.source(), 0, first + 1),
+        None => {
+            let hits = scope.arrange(query, index.find(query, scope.source()));
+            let total = hits.len();
+            (hits, total)
+        }
+    };
+    (hits.iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect(), total)
 }
 
 /// Says where a page ended, by the tool itself: pages stay right when the catalog changes in between.

@@ -103,6 +103,11 @@ impl<'a> Scope<'a> {
         in_place && self.category.is_none_or(is_of)
     }
 
+    /// Whether [`arrange`](Self::arrange) leaves all hits as they are.
+    pub fn keeps_order(&self, query: &str) -> bool {
+        self.category.is_none() && !matches!(self.place, Some(Place::Drawer(_))) && self.named(query).is_empty()
+    }
+
     /// Those of the hits that it is about, after the tools of what the query names as a whole.
     pub fn arrange(&self, query: &str, hits: Vec<Hit>) -> Vec<Hit> {
         let toolset = |hit: &Hit| &*self.catalog.toolsets[hit.toolset as usize];
