@@ -293,18 +293,18 @@ fn categories_filter_lead_and_are_counted() {
     let lines = toolsets(&mut relay);
     assert_eq!(
         lines[0]["categories"],
-        json!({"Told": 1, "client": 3, "danger": 3, "firewall": 4, "tagged": 1, "voucher": 4})
+        json!({"Told": 1, "clients": 3, "danger": 3, "firewall": 4, "tagged": 1, "vouchers": 4})
     );
     assert!(lines[1].get("categories").is_none());
     let mut find = |arguments: Value| relay.call_direct("find_tools", arguments).structured();
     let names = |found: &Value| column(&found["matches"], "tool");
     let clients = ["acme_create_clients", "acme_get_clients", "acme_rename_clients"];
-    let found = find(json!({"category": "client"}));
+    let found = find(json!({"category": "clients"}));
     assert_eq!((names(&found), &found["total"]), (clients.map(str::to_owned).to_vec(), &json!(3)));
-    assert_eq!(column(&found["matches"], "category"), ["client"; 3]);
+    assert_eq!(column(&found["matches"], "category"), ["clients"; 3]);
     assert_eq!(names(&find(json!({"category": "DANGER", "query": "firewall"}))), ["acme_delete_firewall_rule"]);
     // The exact name of a category leads, whatever else has that word.
-    let lead = find(json!({"query": "client", "limit": 50}));
+    let lead = find(json!({"query": "clients", "limit": 50}));
     assert_eq!(names(&lead)[..3].iter().collect::<BTreeSet<_>>(), clients.map(str::to_owned).iter().collect());
     assert!(names(&lead).contains(&"client".to_owned()));
     let scores: Vec<_> =
@@ -315,7 +315,7 @@ fn categories_filter_lead_and_are_counted() {
     assert!(kind == "invalid_arguments" && text.contains("firewall"), "{text}");
     let opened = relay.call_direct("enable_toolset", json!({"toolset": "acme", "detail": "brief"})).structured();
     let reboot = opened["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "acme_reboot").unwrap();
-    assert!(reboot.get("category").is_none() && opened["toolset"]["categories"]["client"] == 3, "{opened}");
+    assert!(reboot.get("category").is_none() && opened["toolset"]["categories"]["clients"] == 3, "{opened}");
     relay.finish();
 }
 
@@ -324,9 +324,11 @@ fn pages_of_a_category_hold_each_tool_once() {
     let place = Place::new();
     let mut relay = Relay::greeted_in(&place, "", &categorized(&place));
     relay.call("acme", "acme_told", json!({}));
-    for arguments in
-        [json!({"category": "voucher"}), json!({"query": "voucher"}), json!({"category": "voucher", "query": "acme"})]
-    {
+    for arguments in [
+        json!({"category": "vouchers"}),
+        json!({"query": "vouchers"}),
+        json!({"category": "vouchers", "query": "acme"}),
+    ] {
         let (mut seen, mut cursor) = (Vec::new(), Value::Null);
         loop {
             let mut arguments = arguments.clone();
@@ -360,13 +362,13 @@ fn the_command_line_knows_categories() {
     assert!(code == 0 && all.lines().next().unwrap().contains("CATEGORY") && all.contains("  firewall  "), "{all}");
     let (_, plain, _) = run(&["tools", "notes"]);
     assert!(!plain.contains("CATEGORY"), "{plain}");
-    let (_, json, _) = run(&["tools", "--category", "client", "--json"]);
+    let (_, json, _) = run(&["tools", "--category", "clients", "--json"]);
     let report: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(column(&report["tools"], "category"), ["client"; 3]);
+    assert_eq!(column(&report["tools"], "category"), ["clients"; 3]);
     let (code, _, error) = run(&["tools", "--category", "cleint"]);
     assert!(code == 1 && error.contains("no category `cleint`") && error.contains("firewall"), "{error}");
     let (_, found, _) = run(&["find", "voucher", "--limit", "2"]);
-    assert!(found.contains("CATEGORY") && found.matches("  voucher  ").count() == 2, "{found}");
+    assert!(found.contains("CATEGORY") && found.matches("  vouchers  ").count() == 2, "{found}");
 }
 
 /// A search right after the start found nothing, as nothing was listed yet.

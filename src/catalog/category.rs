@@ -8,9 +8,10 @@
 //! `tags` in `fastmcp` or `_fastmcp`; else its name, if the names of the source group well.
 //!
 //! By its name a tool belongs to the first thing the name speaks of: the first word that is neither the vendor's (one with
-//! which at least 4 of 5 names of the source begin) nor a verb, in the singular: `unifi_list_clients` and `client_block`
-//! belong to `client`. Names group well when the source has at least 12 tools, and the groups of at least 3 tools take
-//! in at least 3 of 5 of its tools; smaller groups are none.
+//! which at least 4 of 5 names of the source begin) nor a verb, an article or the like. Singular and plural are one, named
+//! as the tools name it, in the singular if any does: `unifi_list_clients` and `client_block` belong to `client`. Names
+//! group well when the source has at least 12 tools, and the groups of at least 3 tools take in at least 3 of 5 of its
+//! tools; smaller groups are none.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,8 @@ const GROUP_MIN: usize = 3;
 const COVERED: (usize, usize) = (5, 3);
 /// Of so many names, that many begin with the vendor's word.
 const VENDOR: (usize, usize) = (5, 4);
+/// Words that are no thing.
+const FILLERS: &[&str] = &["a", "all", "an", "any", "by", "for", "from", "in", "my", "of", "on", "the", "to", "with"];
 /// No category; also more than a source can have.
 const NONE: u16 = u16::MAX;
 
@@ -133,15 +136,19 @@ fn from_names(names: &[&str]) -> Vec<Option<String>> {
         names.iter().map(|name| policy::words(name).map(str::to_lowercase).collect()).collect();
     let vendor = vendor(&words, total);
     let things: Vec<Option<String>> = words.iter().map(|words| thing(words, vendor)).collect();
-    let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+    // The things of each group with how many tools speak of it so.
+    let mut groups: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for thing in things.iter().flatten() {
-        *groups.entry(thing).or_default() += 1;
+        *groups.entry(singular(thing)).or_default().entry(thing).or_default() += 1;
     }
-    groups.retain(|_, size| *size >= GROUP_MIN);
-    if groups.len() < 2 || groups.values().sum::<usize>() * COVERED.0 < total * COVERED.1 {
+    groups.retain(|_, forms| forms.values().sum::<usize>() >= GROUP_MIN);
+    let covered: usize = groups.values().flat_map(BTreeMap::values).sum();
+    if groups.len() < 2 || covered * COVERED.0 < total * COVERED.1 {
         return none();
     }
-    things.iter().map(|thing| thing.clone().filter(|thing| groups.contains_key(thing.as_str()))).collect()
+    // The singular is the shorter form.
+    let name = |thing: &String| Some((*groups.get(singular(thing))?.keys().min_by_key(|form| form.len())?).to_owned());
+    things.iter().map(|thing| thing.as_ref().and_then(name)).collect()
 }
 
 /// The word with which most names begin.
@@ -160,18 +167,20 @@ fn thing(words: &[String], vendor: Option<&str>) -> Option<String> {
         [first, rest @ ..] if Some(first.as_str()) == vendor => rest,
         all => all,
     };
-    let is_verb = |at: usize, word: &str| policy::is_verb(word, at == 0 && rest.len() > 1);
-    let found = rest.iter().enumerate().find(|(at, word)| !is_verb(*at, word) && word.chars().any(char::is_alphabetic));
-    found.map(|(_, word)| singular(word))
+    let is_thing = |at: usize, word: &str| {
+        let is_verb = policy::is_verb(word, at == 0 && rest.len() > 1);
+        !is_verb && !FILLERS.contains(&word) && word.chars().any(char::is_alphabetic)
+    };
+    rest.iter().enumerate().find(|(at, word)| is_thing(*at, word)).map(|(_, word)| word.clone())
 }
 
-/// `clients` is `client`, `policies` is `policy`.
-fn singular(word: &str) -> String {
-    match word {
-        _ if word.len() < 4 || word.ends_with("ss") || word.ends_with("us") || word.ends_with("is") => word.to_owned(),
-        _ if word.ends_with("ies") => format!("{}y", &word[..word.len() - 3]),
-        _ => word.strip_suffix('s').unwrap_or(word).to_owned(),
+/// What the singular and the plural of a word have in common.
+fn singular(word: &str) -> &str {
+    if word.len() < 3 || word.ends_with("ss") {
+        return word;
     }
+    let one = word.strip_suffix('s').unwrap_or(word);
+    one.strip_suffix("ie").or_else(|| one.strip_suffix('y')).unwrap_or(one)
 }
 
 #[cfg(test)]
@@ -237,6 +246,17 @@ mod tests {
         let told: Vec<_> = groups(&unifi).into_iter().map(Option::unwrap_or_default).collect();
         let expected = ["client"; 4].into_iter().chain(["firewall"; 3]).chain(["network"; 3]).chain([""; 2]);
         assert_eq!(told, expected.collect::<Vec<_>>());
+        // Both forms of a word are one; a word that only looks like a plural stays.
+        let forms = [
+            "policies", "policy", "policies", "dns", "dns", "dns", "vouchers", "vouchers", "vouchers", "ad", "ads",
+            "ads",
+        ];
+        let forms: Vec<_> = forms.iter().map(|thing| format!("list_{thing}")).collect();
+        let told: Vec<_> = groups(&forms.iter().map(String::as_str).collect::<Vec<_>>())
+            .into_iter()
+            .map(Option::unwrap_or_default)
+            .collect();
+        assert_eq!(told.join(" "), "policy policy policy dns dns dns vouchers vouchers vouchers ad ad ad");
         // Too few tools, too few in groups, only one group.
         assert!(groups(&unifi[..11]).iter().all(Option::is_none));
         let many: Vec<_> = (0..9).map(|at| format!("x{}", "abcdefghi".as_bytes()[at] as char)).collect();
@@ -251,12 +271,13 @@ mod tests {
         for (name, vendor, expected) in [
             ("create_pull_request", None, Some("pull")),
             ("pull_image", None, Some("image")),
-            ("listIssues", None, Some("issue")),
+            ("listIssues", None, Some("issues")),
             ("commit", None, Some("commit")),
             ("browser_click", Some("browser"), None),
             ("browser_tab_close", Some("browser"), Some("tab")),
             ("get_2_status", None, Some("status")),
-            ("list_addresses", None, Some("addresse")),
+            ("post_a_page", None, Some("page")),
+            ("list_addresses", None, Some("addresses")),
             ("查询用户", None, Some("查询用户")),
             ("", None, None),
         ] {
