@@ -350,7 +350,9 @@ fn pages_of_a_category_hold_each_tool_once() {
 #[test]
 fn the_command_line_knows_categories() {
     let place = Place::new();
-    place.command("", &categorized(&place));
+    let mut sources = categorized(&place);
+    sources.push("[toolset.small]\ntools = [\"notes/*\"]\n".to_owned());
+    place.command("", &sources);
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolrelay"));
         command.args(arguments).args(["--config", &place.path("sources.toml"), "--log", "off"]);
@@ -367,6 +369,10 @@ fn the_command_line_knows_categories() {
     assert_eq!(column(&report["tools"], "category"), ["clients"; 3]);
     let (code, _, error) = run(&["tools", "--category", "cleint"]);
     assert!(code == 1 && error.contains("no category `cleint`") && error.contains("firewall"), "{error}");
+    let (_, found, _) = run(&["find", "delete", "--category", "danger", "--json"]);
+    assert!(found.contains("acme_delete_vouchers") && !found.contains("acme_get_vouchers"), "{found}");
+    let (code, found, _) = run(&["find", "client", "--source", "small", "--json"]);
+    assert!(code == 0 && found.contains("\"notes\"") && !found.contains("acme"), "{found}");
     let (_, found, _) = run(&["find", "voucher", "--limit", "2"]);
     assert!(found.contains("CATEGORY") && found.matches("  vouchers  ").count() == 2, "{found}");
 }

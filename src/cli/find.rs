@@ -17,9 +17,12 @@ pub struct Arguments {
     /// What to look for: verb, object, system, as in "create issue github"
     #[arg(required = true)]
     query: Vec<String>,
-    /// Look in this source alone
+    /// Look in this source or toolset alone
     #[arg(long)]
     source: Option<String>,
+    /// Only tools of this category
+    #[arg(long, value_name = "NAME")]
+    category: Option<String>,
     /// How many tools to show
     #[arg(long, default_value_t = LIMIT, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -44,6 +47,7 @@ enum Detail {
 struct Wanted<'a> {
     query: &'a str,
     source: Option<&'a str>,
+    category: Option<&'a str>,
     limit: usize,
     cursor: Option<String>,
     detail: Detail,
@@ -63,9 +67,10 @@ struct Reply {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     relayed::run(common, async |relay, progress| {
-        let only = arguments.source.as_deref();
+        let place = arguments.source.as_deref();
         let snapshot = relay.control.snapshots.loaded().await;
-        if let Some(id) = only.filter(|id| snapshot.source(id).is_none()) {
+        let only = place.filter(|id| snapshot.source(id).is_some());
+        if let Some(id) = place.filter(|id| only.is_none() && snapshot.catalog.drawer(id).is_none()) {
             return Err(relayed::no_source(&snapshot, id));
         }
         relayed::known(relay, only, progress).await;
@@ -86,7 +91,8 @@ async fn find(context: &Context<'_>, arguments: &Arguments) -> Result<Reply, Fai
     let (mut matches, mut cursor) = (Vec::new(), None);
     loop {
         let (source, detail) = (arguments.source.as_deref(), arguments.detail);
-        let wanted = Wanted { query: &query, source, limit: limit - matches.len(), cursor, detail };
+        let category = arguments.category.as_deref();
+        let wanted = Wanted { query: &query, source, category, limit: limit - matches.len(), cursor, detail };
         let wanted = serde_json::to_string(&wanted).expect("BUG: the arguments always serialize");
         let reply = menu::run(context, "find_tools", Some(&wanted)).await.map_err(|error| relayed::refused(&error))?;
         let mut reply: Reply = serde_json::from_str(&reply).expect("BUG: `find_tools` replies in its own shape");

@@ -59,7 +59,7 @@ const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true}}";
 pub fn instructions(catalog: &Catalog, exposure: Exposure) -> String {
     let how = match exposure {
         Exposure::Toolsets => {
-            "Many tool sources stand behind this one server, each a toolset. Their tools are not listed until opened. Either \
+            "Many tool sources stand behind this one server, in toolsets. Their tools are not listed until opened. Either \
              search with find_tools (say verb + object + system), or open a toolset with enable_toolset; then call the tool \
              by its own name, or always through call_tool {source, tool, arguments}."
         }
