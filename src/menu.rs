@@ -1,6 +1,7 @@
 //! Owns the control-plane tools: one file a tool, and the one table of which are shown in which exposure.
 //! It changes nothing itself; what changes the world is asked of [`crate::control`].
 
+mod arguments;
 pub mod batch;
 mod batch_call;
 mod batch_status;
@@ -17,7 +18,6 @@ mod scope;
 pub mod text;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::Catalog;
@@ -25,6 +25,7 @@ use crate::config::Exposure;
 use crate::control::Control;
 use crate::snapshot::{Principal, Snapshot};
 use crate::wire::quoted;
+use arguments::read;
 use batch::Batches;
 
 /// The dispatcher: the one control-plane tool that is no tool of the relay's own but the way to every other.
@@ -167,25 +168,6 @@ pub async fn run(context: &Context<'_>, name: &str, arguments: Option<&str>) -> 
         "batch_status" => batch_status::run(context, arguments).await,
         other => unreachable!("BUG: `{other}` is no tool of the relay's own"),
     }
-}
-
-/// Reads the arguments of one of the relay's own tools, as models send them: absent, null, an object, or its text.
-fn read<T: DeserializeOwned>(name: &str, arguments: Option<&str>) -> Result<T, CallError> {
-    let text = match arguments {
-        None | Some("null" | "\"\"") => "{}".into(),
-        Some(text) => crate::wire::unquoted(text).unwrap_or(text.into()),
-    };
-    serde_json::from_str(&text).map_err(|error| {
-        let own = MENU.iter().find(|own| own.name == name).expect("BUG: only its own tools are read");
-        let mut failure = CallError::new(
-            ErrorKind::InvalidArguments,
-            format!("the arguments of `{name}` cannot be read: {error}"),
-            "send an object that fits the tool's input schema",
-        );
-        failure.tool = Some(name.to_owned());
-        failure.input_schema = serde_json::value::RawValue::from_string(own.schema.to_owned()).ok();
-        failure
-    })
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -182,10 +182,12 @@ impl Reader {
         }
         let high = self.hex(4)?;
         let at = self.at;
-        if (0xd800..0xdc00).contains(&high) && self.take('\\') && self.take('u') {
-            if let Some(low) = self.hex(4).filter(|low| (0xdc00..0xe000).contains(low)) {
-                return Some(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00));
-            }
+        if (0xd800..0xdc00).contains(&high)
+            && self.take('\\')
+            && self.take('u')
+            && let Some(low) = self.hex(4).filter(|low| (0xdc00..0xe000).contains(low))
+        {
+            return Some(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00));
         }
         self.at = at;
         Some(high)

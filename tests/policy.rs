@@ -149,6 +149,9 @@ fn unlisted_tools_are_refused_or_forwarded() {
     assert!(kind == "unknown_tool" && text.contains("source `refuse` has no tool `quiet`"), "{text}");
     assert_eq!(relay.call("forward", "quiet", json!({"a": 1})).structured(), json!({"a": 1}));
     assert_eq!(relay.call("forward", "delete_quietly", json!({})).failure().0, "withheld");
+    // A source may take a name in another letter case than the one that is denied.
+    assert_eq!(relay.call("forward", "Delete_Quietly", json!({})).failure().0, "withheld");
+    assert_eq!(relay.call_direct("forward__DELETE_quietly", json!({})).failure().0, "withheld");
     assert_eq!(relay.call("strict", "quiet", json!({})).failure().0, "withheld");
     // What the source itself does not know is its own to say.
     assert!(relay.call("forward", "nonsense", json!({})).text().contains("unknown tool `nonsense`"));

@@ -134,6 +134,9 @@ impl Entry {
     }
 }
 
+/// A member's name, and which values it may have.
+type Check<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
+
 /// The members beside the schemas that would make a strict client drop the whole list: each with its value in place of the
 /// bad one (`None`: it is left out) and a sentence for [`Entry::repairs`].
 fn mended(members: &Members) -> Vec<(&'static str, Option<String>, String)> {
@@ -155,7 +158,7 @@ fn mended(members: &Members) -> Vec<(&'static str, Option<String>, String)> {
     }
     let flag = |value: &str| raw::kind(value) == Kind::Bool;
     let support = |value: &str| matches!(raw::string(value).as_deref(), Some("forbidden" | "optional" | "required"));
-    let inner: [(&'static str, &[(&'static str, &dyn Fn(&str) -> bool)]); 2] = [
+    let inner: [(&'static str, &[Check]); 2] = [
         (
             "annotations",
             &[
@@ -174,9 +177,7 @@ fn mended(members: &Members) -> Vec<(&'static str, Option<String>, String)> {
             found.push((key, None, format!("its `{key}` is no object, so it is left out")));
             continue;
         };
-        let bad = |(name, is_good): &&(&'static str, &dyn Fn(&str) -> bool)| {
-            object.get(name).is_some_and(|value| !is_good(value))
-        };
+        let bad = |(name, is_good): &&Check| object.get(name).is_some_and(|value| !is_good(value));
         let bad: Vec<_> = checks.iter().filter(bad).map(|(name, _)| *name).collect();
         if !bad.is_empty() {
             let mut edit = Edit::new(text, &object);

@@ -10,6 +10,7 @@ use super::{Context, call_tool, json, read};
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::Catalog;
 use crate::dispatch::Asked;
+use crate::snapshot::Snapshot;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"calls":{"type":"array","items":{"type":"object","properties":{"source":{"type":"string"},"tool":{"type":"string"},"arguments":{"type":"object"}},"required":["source","tool"]}},"max_parallel":{"type":"integer","minimum":1,"maximum":64},"wait_ms":{"type":"integer","minimum":0,"maximum":300000}},"required":["calls"]}"#;
 /// Calls at a time, if the client does not say.
@@ -39,7 +40,8 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         let hint = format!("send at most {CALLS_MAX} at a time");
         return Err(CallError::new(ErrorKind::InvalidArguments, text, hint));
     }
-    let items = calls.iter().map(|call| item(call.get())).collect();
+    let snapshot = context.control.snapshots.now();
+    let items = calls.iter().map(|call| item(&snapshot, call.get())).collect();
     let parallel = max_parallel.unwrap_or(PARALLEL).clamp(1, PARALLEL_MAX);
     let wait = Duration::from_millis(wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX));
     let id = context.batches.start(context.principal, items, parallel)?;
@@ -48,8 +50,8 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
 }
 
 /// One call, read as `call_tool` reads it. One that cannot be read fails alone.
-fn item(text: &str) -> Item {
-    match call_tool::read(Some(text)) {
+fn item(snapshot: &Snapshot, text: &str) -> Item {
+    match call_tool::read(snapshot, Some(text)) {
         Ok(inner) => Item {
             asked: Asked::Dispatched { source: inner.source, tool: inner.tool },
             arguments: inner.arguments.map_or_else(|| "{}".to_owned(), |text| text.into_owned()),

@@ -6,7 +6,10 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Entry};
+use crate::dispatch::{self, Asked, Resolved};
+use crate::snapshot::Snapshot;
+use crate::wire::raw::{self, Kind};
 use crate::wire::{Object, unquoted};
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"source":{"type":"string"},"tool":{"type":"string"},"arguments":{"type":"object"}},"required":["source","tool"]}"#;
@@ -26,8 +29,56 @@ pub struct Inner<'a> {
     pub arguments: Option<Cow<'a, str>>,
 }
 
-/// Reads the dispatcher's arguments. What cannot be read is refused before anything goes to a source.
-pub fn read(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
+/// Reads the dispatcher's arguments. What cannot be read is refused before anything goes to a source, with the input
+/// schema of the tool that was meant where that is known.
+pub fn read<'a>(snapshot: &Snapshot, arguments: Option<&'a str>) -> Result<Inner<'a>, CallError> {
+    let inner = parse(arguments).map_err(|mut error| {
+        if let Some((source, tool)) = error.source.clone().zip(error.tool.clone()) {
+            let source = Some(source).filter(|source| !source.is_empty());
+            match target(snapshot, source, tool) {
+                Some(entry) => return error.of(entry),
+                None => error.source = None,
+            }
+        }
+        error.tool = Some(super::CALL_TOOL.to_owned());
+        error.input_schema = RawValue::from_string(SCHEMA.to_owned()).ok();
+        error
+    })?;
+    if inner.arguments.as_deref().is_some_and(is_schema)
+        && let Some(entry) = target(snapshot, inner.source.clone(), inner.tool.clone())
+        && !takes_a_schema(entry)
+    {
+        return Err(refused("the inner `arguments` are a schema instead of values").of(entry));
+    }
+    Ok(inner)
+}
+
+/// The tool that is meant.
+fn target(snapshot: &Snapshot, source: Option<String>, tool: String) -> Option<&Entry> {
+    match dispatch::resolve(snapshot, &Asked::Dispatched { source, tool }) {
+        Resolved::Route(route) => snapshot.catalog.find(route.source.id.as_str(), route.tool.as_str()),
+        Resolved::NotYet(_) | Resolved::Refused(_) => None,
+    }
+}
+
+/// Whether arguments look like what a tool's `inputSchema` does: some models send that back.
+fn is_schema(text: &str) -> bool {
+    text.contains("\"properties\"")
+        && Object::parse(text).is_some_and(|object| {
+            let properties = object.get("properties").and_then(Object::parse);
+            object.get("type") == Some("\"object\"")
+                && properties.is_some_and(|found| found.members.iter().all(|one| raw::kind(one.value) == Kind::Object))
+        })
+}
+
+/// Whether a tool has arguments of its own by which it would be taken for one that was sent its schema.
+fn takes_a_schema(entry: &Entry) -> bool {
+    let schemas = entry.schemas();
+    let properties = Object::parse(&schemas.0).and_then(|schema| Object::parse(schema.get("properties")?));
+    properties.is_some_and(|found| ["properties", "type"].iter().any(|name| found.get(name).is_some()))
+}
+
+fn parse(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
     let Some(raw) = arguments else { return Err(refused("`arguments` is missing")) };
     match unquoted(raw) {
         // A model that wrote the object as a text.
@@ -56,41 +107,45 @@ fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
     if let Some(stray) = object.members.iter().map(|member| &member.key).find(|name| !known(name)) {
         return Err(refused(&format!("`{stray}` does not belong here; what the tool takes goes into `arguments`")));
     }
-    let arguments = read_arguments(object.get("arguments"))?;
+    let arguments = read_arguments(object.get("arguments")).map_err(|why| {
+        // Which tool was meant is known; an empty source is one that was left out.
+        refused(why).at(source.as_deref().unwrap_or_default(), Some(&tool))
+    })?;
     Ok(Inner { source, tool, arguments })
 }
 
 /// The inner arguments: absent, null, an object, or a text that holds one.
-fn read_arguments(raw: Option<&str>) -> Result<Option<Cow<'_, str>>, CallError> {
+fn read_arguments(raw: Option<&str>) -> Result<Option<Cow<'_, str>>, &'static str> {
     let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
     if raw.starts_with('{') {
         return Ok(Some(Cow::Borrowed(raw)));
     }
-    let text = unquoted(raw).ok_or_else(|| refused("the inner `arguments` is no object"))?;
+    let text = unquoted(raw).ok_or("the inner `arguments` is no object")?;
     if text.trim().is_empty() {
         return Ok(None);
     }
     match Object::parse(&text) {
-        // A message is one line; the text of a string may hold more.
-        Some(_) if !text.contains(['\n', '\r']) => Ok(Some(Cow::Owned(text.trim().to_owned()))),
-        Some(object) => {
-            let compact: Result<Box<RawValue>, _> = serde_json::from_str(object.text);
-            let one_line = compact.map(|raw| raw.get().replace(['\n', '\r'], " "));
-            one_line.map(|text| Some(Cow::Owned(text))).map_err(|error| refused(&error.to_string()))
-        }
-        None => Err(refused("the inner `arguments` is a string that holds no JSON object")),
+        // A message is one line; the text of a string may hold more, where a line end says no more than a blank.
+        Some(_) => Ok(Some(Cow::Owned(text.trim().replace(['\n', '\r'], " ")))),
+        None => Err("the inner `arguments` is a string that holds no JSON object"),
     }
 }
 
 fn refused(why: &str) -> CallError {
-    let mut error = CallError::new(
+    CallError::new(
         ErrorKind::InvalidArguments,
         format!("this call cannot be read: {why}"),
         "send {\"source\": \"..\", \"tool\": \"..\", \"arguments\": {..}} with the tool's own arguments in `arguments`",
-    );
-    error.tool = Some(super::CALL_TOOL.to_owned());
-    error.input_schema = RawValue::from_string(SCHEMA.to_owned()).ok();
-    error
+    )
+}
+
+impl CallError {
+    /// The failure of a call of that tool, with the input schema that its arguments should fit.
+    fn of(self, entry: &Entry) -> Self {
+        let mut error = self.at(entry.source.as_str(), Some(entry.tool.as_str()));
+        error.input_schema = RawValue::from_string(entry.schemas().0.into_owned()).ok();
+        error
+    }
 }
 
 #[cfg(test)]
@@ -99,7 +154,7 @@ mod tests {
 
     /// Source, tool, arguments; or the complaint.
     fn check(text: &str, want: Result<(Option<&str>, &str, Option<&str>), &str>) {
-        let got = read(Some(text));
+        let got = parse(Some(text));
         match (got, want) {
             (Ok(inner), Ok((source, tool, arguments))) => {
                 assert_eq!((inner.source.as_deref(), inner.tool.as_str()), (source, tool), "{text}");
@@ -130,6 +185,24 @@ mod tests {
         check(r#"{"source":"s","tool":"t","path":"x"}"#, Err("`path` does not belong here"));
         check(r#"{"tool":"a","tool":"b"}"#, Err("more than once"));
         check("[]", Err("no JSON object"));
-        assert!(read(None).is_err());
+        assert!(parse(None).is_err());
+    }
+
+    #[test]
+    fn schemas_are_told_from_values() {
+        for text in [
+            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#,
+            r#"{"properties":{},"type":"object"}"#,
+        ] {
+            assert!(is_schema(text), "{text}");
+        }
+        for text in [
+            r#"{"type":"object","properties":{"a":1}}"#,
+            r#"{"properties":{}}"#,
+            r#"{"a":{"type":"object","properties":{}}}"#,
+            "{}",
+        ] {
+            assert!(!is_schema(text), "{text}");
+        }
     }
 }

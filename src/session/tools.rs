@@ -27,7 +27,7 @@ impl Session {
         };
         let arguments_text = arguments.map(|span| message.text(span));
         if name == menu::CALL_TOOL {
-            return match menu::call_tool::read(arguments_text) {
+            return match menu::call_tool::read(&self.around.control.snapshots.now(), arguments_text) {
                 Ok(inner) => {
                     let wanted = inner.place(message);
                     let request = request.with_arguments(arguments, wanted);
