@@ -1,0 +1,204 @@
+//! Lists as gateways were reported to break them (pages: class C12, changes: C13, size and drift: C22), one test an item.
+//!
+//! Held elsewhere:
+//! - C13-A02, clients that never refresh: `a_client_that_lists_once_can_do_everything` in `tests/catalog.rs`.
+//! - C13-A04, a source that blinks: `a_source_that_blinks_changes_nothing` in `tests/catalog.rs`.
+//! - C13-A05, the same bytes in any order of arrival: `neither_order_nor_speed_changes_the_list` in `tests/catalog.rs`.
+//! - C13-A06, changes in the modern era: of clients `a_modern_client_hears_of_changes_where_it_listens` in
+//!   `tests/session.rs`, of sources `a_change_that_is_told_is_seen_at_once` in `tests/seed_unifi.rs`.
+//! - C22-A03, caches by who asked: a relay over stdio has one client and so one principal, and there is nobody to mix it
+//!   up with; that its lists are marked `private` is in `a_modern_client_needs_no_handshake` in `tests/session.rs`.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Place, Relay, command, eventually, source};
+
+const EAGER: &str = "exposure = \"eager\"";
+const CHANGED: &str = "notifications/tools/list_changed";
+
+/// A small server in shell that gives these pages: the cursor (none: the first) and the rest of the answer's line. A
+/// `$n` in it counts the pages given.
+fn paged(id: &str, pages: &[(&str, String)]) -> String {
+    let answer = |rest: &str| format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,{}}}""#, rest.replace('"', "\\\""));
+    let hello = answer(
+        r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+    );
+    let call = answer(r#""result":{"content":[]}"#);
+    let mut cases = String::new();
+    for (cursor, rest) in pages.iter().rev() {
+        let cursor = if cursor.is_empty() { "*tools/list*".to_owned() } else { format!("*'\"cursor\":\"{cursor}'*") };
+        cases += &format!("{cursor}) n=$((n+1)); {};; ", answer(rest));
+    }
+    let script = format!(
+        "n=0; while read -r line; do id=${{line#*\\\"id\\\":}}; id=${{id%%,*}}; case $line in \
+         *'\"initialize\"'*) {hello};; *tools/call*) {call};; {cases} esac; done"
+    );
+    // A dollar is written twice in `sources.toml`.
+    command(id, "sh", &["-c", &script.replace('$', "$$")], "era = \"legacy\"")
+}
+
+fn page(tools: &[&str], next: Option<&str>) -> String {
+    let tools: Vec<_> = tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
+    let next = next.map(|next| format!(",\"nextCursor\":\"{next}\"")).unwrap_or_default();
+    format!("\"result\":{{\"tools\":{}{next}}}", Value::from(tools))
+}
+
+fn opened(relay: &mut Relay, id: &str) -> Vec<String> {
+    let opened = relay.call_direct("enable_toolset", json!({"toolset": id})).structured();
+    let tools = opened["tools"].as_array().unwrap().iter();
+    tools.map(|line| line["tool"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn c12_a01_every_page_is_read() {
+    let place = Place::new();
+    let tools: Vec<_> = (0..25).map(|n| json!({"name": format!("t{n}"), "inputSchema": {"type": "object"}})).collect();
+    let file = place.write("tools.json", Value::from(tools).to_string());
+    let pages = [
+        ("", page(&["first"], Some("a+b=/é"))),
+        ("a+b=/é", page(&[], Some("after the empty one"))),
+        ("after the empty one", page(&["last"], None)),
+    ];
+    let sources = [source("ten", &["--tools-json", &file, "--pages", "10"], ""), paged("gap", &pages)];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    assert_eq!(opened(&mut relay, "ten").len(), 25);
+    assert_eq!(opened(&mut relay, "gap"), ["first", "last"]);
+    assert_eq!(relay.request("tools/list", json!({"cursor": "nonsense"})).error_code(), -32602);
+    relay.finish();
+}
+
+#[test]
+fn c12_a02_pages_without_end() {
+    let failing = "\"error\":{\"code\":-32603,\"message\":\"no third page\"}".to_owned();
+    let sources = [
+        paged("constant", &[("", page(&["t1"], Some("A"))), ("A", page(&["t1", "t2"], Some("A")))]),
+        paged(
+            "cycle",
+            &[("", page(&["t1"], Some("A"))), ("A", page(&["t2"], Some("B"))), ("B", page(&["t1"], Some("A")))],
+        ),
+        paged("empty", &[("", page(&["t1", "t2"], Some("")))]),
+        paged("endless", &[("", page(&["t1", "t2"], Some("c$n"))), ("c", page(&[], Some("c$n")))]),
+        paged("failing", &[("", page(&["t1"], Some("A"))), ("A", page(&["t2"], Some("B"))), ("B", failing)]),
+        source("good", &[], ""),
+    ];
+    let mut relay = Relay::greeted("", &sources);
+    for id in ["constant", "cycle", "empty", "endless", "failing"] {
+        let start = Instant::now();
+        assert_eq!(opened(&mut relay, id), ["t1", "t2"], "{id}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{id}: {:?}", start.elapsed());
+        let reason = relay.await_status(id, "ready")["reason"].clone();
+        assert!(reason.as_str().is_some_and(|why| why.contains("its tool list")), "{id}: {reason}");
+        assert_eq!(relay.call(id, "t2", json!({})).result(), json!({"content": []}), "{id}");
+    }
+    assert_eq!(relay.call("good", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.finish();
+}
+
+/// Announced changes and opened toolsets: `a_changing_list_is_followed` in `tests/sources.rs`, `toolsets_open_and_close`
+/// in `tests/catalog.rs`. Here a source comes back with other tools.
+#[test]
+fn c13_a01_a_source_that_comes_back_with_other_tools() {
+    let place = Place::new();
+    let tools = |names: &[&str]| {
+        let tools: Vec<_> = names.iter().map(|name| json!({"name": name, "inputSchema": {}})).collect();
+        place.write("tools.json", Value::from(tools).to_string())
+    };
+    let file = tools(&["one", "two"]);
+    let a = source("a", &["--tools-json", &file], "unlisted = \"forward\"");
+    let mut relay = Relay::start_in(&place, EAGER, &[a]);
+    assert_eq!(relay.greet()["capabilities"]["tools"]["listChanged"], true);
+    assert!(relay.list().contains("a__two"));
+    tools(&["one", "three"]);
+    relay.notices.clear();
+    relay.call("a", "die", json!({"code": 0}));
+    eventually("it has ended", || relay.status("a")["status"] != "ready");
+    assert_eq!(relay.call("a", "one", json!({"n": 1})).structured(), json!({"n": 1}));
+    relay.await_notices("the change", |notices| !notices.is_empty());
+    let list = relay.list();
+    assert!(list.contains("a__three") && !list.contains("a__two"), "{list}");
+    relay.listen(Duration::from_millis(1500));
+    assert_eq!(relay.noticed(CHANGED), 1);
+    relay.finish();
+}
+
+/// Changes that change nothing: `a_storm_of_changes_that_change_nothing_is_kept_from_the_client` in `tests/oddities.rs`.
+/// Here a tool comes and goes twenty times a second.
+#[test]
+fn c13_a03_a_tool_that_comes_and_goes() {
+    let mut relay = Relay::greeted(EAGER, &[source("a", &["--changing"], "")]);
+    relay.list();
+    relay.notices.clear();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        relay.call("a", "grow", json!({}));
+        relay.listen(Duration::from_millis(50));
+        relay.call("a", "shrink", json!({}));
+        relay.listen(Duration::from_millis(50));
+    }
+    relay.listen(Duration::from_millis(2500));
+    let most = start.elapsed().as_secs() as usize + 1;
+    assert!(relay.noticed(CHANGED) <= most, "{} in {:?}", relay.noticed(CHANGED), start.elapsed());
+    relay.finish();
+}
+
+/// The tools of real servers: `real_catalogs_stay_within_the_budgets` in `tests/real_catalogs.rs`.
+#[test]
+fn c22_a01_fifteen_hundred_tools() {
+    let place = Place::new();
+    let sources: Vec<_> = (0..30)
+        .map(|n| {
+            let tools: Vec<_> = (0..50)
+                .map(|m| json!({"name": format!("tool_{m}"), "description": format!("Does {m} of {n}."), "inputSchema": {}}))
+                .collect();
+            let file = place.write(&format!("s{n}.json"), Value::from(tools).to_string());
+            source(&format!("s{n}"), &["--tools-json", &file], "")
+        })
+        .collect();
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    assert!(relay.list().len() < 8_000, "{}", relay.list().len());
+    for n in [3, 17, 29] {
+        let id = format!("s{n}");
+        assert_eq!(opened(&mut relay, &id).len(), 50);
+        let found = relay.call_direct("find_tools", json!({"query": "tool_49", "source": id})).structured();
+        assert_eq!(found["matches"][0]["tool"], "tool_49", "{found}");
+        assert_eq!(relay.call(&id, "tool_49", json!({"n": n})).structured(), json!({"n": n}));
+    }
+    // What was never opened is called all the same.
+    assert_eq!(relay.call("s8", "tool_0", json!({"n": 8})).structured(), json!({"n": 8}));
+    relay.finish();
+}
+
+/// A changed definition shows: the client is told, and the revision in `list_sources` is another.
+#[test]
+fn c22_a02_a_definition_that_changes() {
+    let place = Place::new();
+    let write = |rest: &str| place.write("tools.json", format!("[{{\"name\":\"t\",{rest}}}]"));
+    let sources =
+        [source("a", &["--tools-json", &write("\"description\":\"d\",\"inputSchema\":{}")], "unlisted = \"forward\"")];
+    let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+    relay.list();
+    let revision = |relay: &mut Relay| relay.call_direct("list_sources", json!({})).structured()["revision"].clone();
+    let mut seen = vec![revision(&mut relay)];
+    for rest in [
+        "\"description\":\"other\",\"inputSchema\":{}",
+        "\"description\":\"other\",\"inputSchema\":{\"required\":[\"a\"]}",
+        "\"description\":\"other\",\"inputSchema\":{\"required\":[\"a\"]},\"annotations\":{\"destructiveHint\":true}",
+    ] {
+        write(rest);
+        relay.notices.clear();
+        relay.call("a", "die", json!({"code": 0}));
+        eventually("it has ended", || relay.status("a")["status"] != "ready");
+        relay.call("a", "t", json!({}));
+        relay.await_notices("the change", |notices| !notices.is_empty());
+        let now = revision(&mut relay);
+        assert!(!seen.contains(&now), "{rest}");
+        seen.push(now);
+    }
+    relay.finish();
+}
