@@ -19,7 +19,7 @@ pub mod text;
 
 use serde::Serialize;
 
-use crate::call::{CallError, ErrorKind};
+use crate::call::CallError;
 use crate::catalog::Catalog;
 use crate::config::Exposure;
 use crate::control::Control;

@@ -9,7 +9,7 @@ use crate::serve::{pipes, stdio};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// What the client sees at first, instead of `exposure` in [relay]
+    /// What the client sees at first, instead of what the configuration says
     #[arg(long, env = "TOOLRELAY_EXPOSURE", value_parser = exposures())]
     exposure: Option<Exposure>,
 }
