@@ -248,3 +248,20 @@ fn a_client_that_lists_once_can_do_everything() {
     assert_eq!(relay.call("b", "sleep", json!({"ms": 1})).text(), "slept 1 ms");
     relay.finish();
 }
+
+/// A drawer of thousands of tools is opened without flooding the model: briefly, as far as there is room, and counted.
+#[test]
+fn a_huge_toolset_is_opened_within_bounds() {
+    let place = Place::new();
+    let tool = |n: usize| json!({"name": format!("tool_{n:04}"), "description": "Does something.", "inputSchema": {"type": "object"}});
+    let file = place.write("tools.json", json!((0..3000).map(tool).collect::<Vec<_>>()).to_string());
+    let mut relay = Relay::greeted_in(&place, "", &[source("huge", &["--tools-json", &file], "")]);
+    let opened = relay.call_direct("enable_toolset", json!({"toolset": "huge"}));
+    assert!(opened.line.len() < 80_000, "{} bytes", opened.line.len());
+    let told = opened.structured();
+    let (shown, omitted) = (told["tools"].as_array().unwrap().len(), told["omitted"].as_u64().unwrap());
+    assert_eq!(shown as u64 + omitted, told["toolset"]["tools"].as_u64().unwrap());
+    assert!(shown > 100 && told["next"].as_str().unwrap().contains("find_tools"), "{shown}");
+    assert_eq!(relay.names().len(), 6 + shown + omitted as usize);
+    relay.finish();
+}

@@ -268,14 +268,28 @@ fn through(relay: &mut Relay, tool: &str, arguments: Value) -> (Value, usize) {
     (reply.result(), reply.line.len())
 }
 
+/// Every tool's name, page by page.
+fn paged_names(relay: &mut Relay) -> Vec<String> {
+    let (mut names, mut page) = (Vec::new(), json!({"detail": "brief", "limit": 50}));
+    loop {
+        let found = ask(relay, "find_tools", page.clone());
+        let lines = found["matches"].as_array().unwrap();
+        names.extend(lines.iter().map(|line| line["tool"].as_str().unwrap().to_owned()));
+        match found.get("nextCursor") {
+            Some(cursor) => page["cursor"] = cursor.clone(),
+            None => return names,
+        }
+    }
+}
+
 /// UniFi in one of its modes, from the first listing to the calls of what it does not list.
 fn behind_the_relay(unifi: &Unifi, at_first: usize, era: &str) {
     let place = Place::new();
     let source = unifi.source(&place, &format!("unlisted = \"forward\"\nera = {era:?}\nread_only = false"));
     let mut relay = Relay::greeted_in(&place, "exposure = \"lazy\"", &[source]);
     let opened = ask(&mut relay, "enable_toolset", json!({"toolset": "unifi", "detail": "brief"}));
-    let mut listed: Vec<_> =
-        opened["tools"].as_array().unwrap().iter().map(|line| line["tool"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(opened["toolset"]["tools"], at_first);
+    let mut listed = paged_names(&mut relay);
     listed.sort();
     assert_eq!(listed.len(), at_first, "{listed:?}");
     let mode = unifi.mode;
