@@ -2,6 +2,7 @@
 //! It does not know clients, policy or names; calls come in with their way back and listings go out as events.
 
 pub mod actor;
+mod failures;
 pub mod handshake;
 pub mod launch;
 pub mod link;

@@ -261,7 +261,7 @@ mod tests {
                 command: "/conf/srv-secret-token".to_owned(),
                 args: ["/home/u/data", "secret-token", "ab", ".", "$x"].map(str::to_owned).to_vec(),
                 env: pairs(&[("A", "~/secret-token"), ("NOTHING", ""), ("PATH", "/bin:/x/bin")]),
-                cwd: Some("/conf/work/dir".into()),
+                cwd: Some("/conf/app/dir".into()),
                 secrets: vec!["secret-token".to_owned()],
             })
         );

@@ -9,6 +9,7 @@ use std::time::Instant;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::failures;
 use crate::call::{Call, CallError, End, ErrorKind, Recall};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Outbox, Piece, quoted};
@@ -118,15 +119,7 @@ impl Link {
     }
 
     fn refuse_busy(&self, call: Box<Call>, waiting: usize) {
-        let error = CallError::new(
-            ErrorKind::Busy,
-            format!(
-                "source `{}` takes no more calls: {waiting} wait already, or it does not read what it is sent",
-                self.source
-            ),
-            "try again later, or raise `max_in_flight` of the source",
-        )
-        .at(&self.source, Some(call.tool.as_str()));
+        let error = failures::busy(&self.source, call.tool.as_str(), waiting);
         call.back.end(End::Failed(error));
     }
 
@@ -277,25 +270,16 @@ impl Link {
     pub fn broken_reply(&self, id: u64, why: &str) -> Option<Arc<Outbox>> {
         match self.take(id)? {
             Pending::Own(answer) => {
-                let _ = answer.send(Err(self.unreadable(why)));
+                let _ = answer.send(Err(failures::unreadable(&self.source, why)));
                 None
             }
             Pending::Call { call, .. } => {
-                let error = self.unreadable(why).at(&self.source, Some(call.tool.as_str()));
+                let error = failures::unreadable(&self.source, why).at(&self.source, Some(call.tool.as_str()));
                 let outbox = call.back.outbox().cloned();
                 call.back.end(End::Failed(error));
                 outbox
             }
         }
-    }
-
-    fn unreadable(&self, why: &str) -> CallError {
-        CallError::new(
-            ErrorKind::Unavailable,
-            format!("source `{}` answered, but its answer cannot be read: {why}", self.source),
-            "the call was carried out; report this to the authors of the source",
-        )
-        .at(&self.source, None)
     }
 
     /// Counts a line that is no message; `true` when it is worth a warning (the first, the tenth, the hundredth ..).
@@ -336,7 +320,7 @@ impl Link {
             if sent {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
             }
-            call.back.end(End::Failed(timed_out(
+            call.back.end(End::Failed(failures::timed_out(
                 &self.source,
                 call.tool.as_str(),
                 call.limits,
@@ -427,34 +411,4 @@ impl Recall for Link {
             self.tell_cancelled(id, reason);
         }
     }
-}
-
-fn timed_out(
-    source: &str,
-    tool: &str,
-    limits: crate::config::CallLimits,
-    took: std::time::Duration,
-    sent: bool,
-    hard: bool,
-) -> CallError {
-    let (idle, total, took) = (limits.idle.as_secs_f32(), limits.total.as_secs_f32(), took.as_secs_f32());
-    let (message, hint) = match (sent, hard) {
-        (false, _) => (
-            format!("`{tool}` of source `{source}` waited {took:.1} s for its turn and was not sent"),
-            "try again later, or raise `max_in_flight` of the source",
-        ),
-        (true, true) => (
-            format!(
-                "`{tool}` of source `{source}` ran for {took:.1} s, longer than the hard maximum of {total} s (the limit without progress is {idle} s)"
-            ),
-            "raise `max_call_secs` of the source if it needs longer; the call was cancelled and may have taken effect",
-        ),
-        (true, false) => (
-            format!(
-                "`{tool}` of source `{source}` gave no sign for {idle} s (ran {took:.1} s; the hard maximum is {total} s)"
-            ),
-            "raise `call_timeout_secs` of the source or of the tool if it needs longer; the call was cancelled and may have taken effect",
-        ),
-    };
-    CallError::new(ErrorKind::TimedOut, message, hint).at(source, Some(tool))
 }
