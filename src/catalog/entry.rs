@@ -2,6 +2,7 @@
 //! it is asked for, so that 50,000 entries cost little more than their text.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::schema::{self, Edit, Input, Output};
@@ -19,7 +20,7 @@ pub struct Entry {
     /// The name under which it is shown, unless two names meet: see [`Catalog::exposed_name`](super::Catalog::exposed_name).
     pub name: ExposedName,
     /// The tool's JSON object exactly as its source wrote it.
-    pub raw: Box<str>,
+    pub raw: Arc<str>,
     /// Whether it only reads, as far as the policy can tell.
     pub read_only: bool,
     /// It may be called, and is shown nowhere.

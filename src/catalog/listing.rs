@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 use super::text::{bounded_text, single_line};
 use crate::name::ToolName;
@@ -45,7 +46,7 @@ impl ServerNote {
 pub struct ListedTool {
     pub name: ToolName,
     /// The tool's JSON object, byte for byte.
-    pub raw: Box<str>,
+    pub raw: Arc<str>,
 }
 
 /// An item of a listing that is no usable tool.
@@ -100,10 +101,14 @@ enum Layout {
 impl Listing {
     /// Sorts and checks what a source listed. Of tools that share a name the first in byte order is kept.
     pub fn new(raw_tools: impl IntoIterator<Item = Box<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
+        Self::of(raw_tools, note, incomplete)
+    }
+
+    fn of(raw_tools: impl IntoIterator<Item = impl AsRef<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
         let mut tools: Vec<ListedTool> = Vec::new();
         let mut rejected = Vec::new();
         for raw in raw_tools {
-            match read(raw) {
+            match read(raw.as_ref()) {
                 Ok(tool) => tools.push(tool),
                 Err(reject) => rejected.push(reject),
             }
@@ -164,7 +169,7 @@ impl Listing {
             Layout::Lines => body.split('\n').collect(),
             Layout::Array => raw::elements(body).unwrap_or_default(),
         };
-        let mut listing = Self::new(raws.into_iter().map(Box::from), note, incomplete);
+        let mut listing = Self::of(raws, note, incomplete);
         if listing.tools.len() != head.tools || !listing.rejected.is_empty() {
             return Err(BlobError::Count { expected: head.tools, found: listing.tools.len() });
         }
@@ -175,11 +180,10 @@ impl Listing {
     }
 }
 
-fn read(raw: Box<str>) -> Result<ListedTool, Rejected> {
-    let trimmed = raw.trim_matches([' ', '\n', '\r', '\t']);
-    let raw: Box<str> = if trimmed.len() == raw.len() { raw } else { trimmed.into() };
-    let members = Members::of(&raw).ok_or_else(|| {
-        let is_json = serde_json::from_str::<&serde_json::value::RawValue>(&raw).is_ok();
+fn read(raw: &str) -> Result<ListedTool, Rejected> {
+    let raw = raw.trim_matches([' ', '\n', '\r', '\t']);
+    let members = Members::of(raw).ok_or_else(|| {
+        let is_json = serde_json::from_str::<&serde_json::value::RawValue>(raw).is_ok();
         reject(None, if is_json { "not an object" } else { "not valid JSON" })
     })?;
     let value = members.get("name").ok_or_else(|| reject(None, "has no `name`"))?;
@@ -191,7 +195,7 @@ fn read(raw: Box<str>) -> Result<ListedTool, Rejected> {
         return Err(reject(Some(""), "its `name` is empty"));
     }
     let name = ToolName::new(&*name);
-    Ok(ListedTool { name, raw })
+    Ok(ListedTool { name, raw: raw.into() })
 }
 
 fn reject(name: Option<&str>, reason: &str) -> Rejected {

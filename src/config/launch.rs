@@ -253,7 +253,7 @@ mod tests {
             "./srv-${T}",
             &["~/data", "${T}", "a${EMPTY}b", ".", "$$x"],
             &[("A", "~/${T}"), ("PATH", "${PATH}:/x/bin"), ("NOTHING", "")],
-            Some("work/./dir"),
+            Some("app/./dir"),
         );
         assert_eq!(
             launch.resolve(&lookup()),
