@@ -5,7 +5,7 @@
 //! themselves, never from their tools, so that a cold start tells the same as a loaded catalog.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::glob::Glob;
 use super::listing::Fingerprint;
@@ -30,6 +30,8 @@ pub struct Drawer {
     pub withheld_count: usize,
     /// The positions of the sources with tools in it; of those never listed, the ones that may have some.
     sources: Vec<u32>,
+    /// Its categories and how many tools each has, counted when they are first asked for.
+    categories: OnceLock<BTreeMap<Box<str>, usize>>,
 }
 
 /// All drawers, and which tool is in which.
@@ -161,6 +163,7 @@ impl<'c> Declared<'c> {
             count: 0,
             withheld_count: 0,
             sources,
+            categories: OnceLock::new(),
         }
     }
 
@@ -218,6 +221,7 @@ fn own(toolset: &Toolset, at: u32) -> Drawer {
         count: 0,
         withheld_count: 0,
         sources: vec![at],
+        categories: OnceLock::new(),
     }
 }
 
@@ -328,17 +332,19 @@ impl Catalog {
     }
 
     /// How many tools of each category are shown of a drawer.
-    pub fn categories_of<'a>(&'a self, drawer: &'a Drawer) -> BTreeMap<&'a str, usize> {
-        let mut found = BTreeMap::new();
-        if self.sources_of(drawer).all(|toolset| toolset.categories.is_empty()) {
-            return found;
-        }
-        for (toolset, position) in self.entries_of(drawer) {
-            if let Some(category) = toolset.categories.of(position) {
-                *found.entry(category).or_default() += 1;
+    pub fn categories_of<'a>(&'a self, drawer: &'a Drawer) -> &'a BTreeMap<Box<str>, usize> {
+        drawer.categories.get_or_init(|| {
+            let mut found = BTreeMap::new();
+            if self.sources_of(drawer).all(|toolset| toolset.categories.is_empty()) {
+                return found;
             }
-        }
-        found
+            for (toolset, position) in self.entries_of(drawer) {
+                if let Some(category) = toolset.categories.of(position) {
+                    *found.entry(category.into()).or_default() += 1;
+                }
+            }
+            found
+        })
     }
 }
 

@@ -46,11 +46,11 @@ impl<'a> ToolsetLine<'a> {
     }
 }
 
-fn largest(categories: BTreeMap<&str, usize>) -> BTreeMap<&str, usize> {
-    let mut all: Vec<_> = categories.into_iter().collect();
-    if all.len() < 2 {
+fn largest(categories: &BTreeMap<Box<str>, usize>) -> BTreeMap<&str, usize> {
+    if categories.len() < 2 {
         return BTreeMap::new();
     }
+    let mut all: Vec<_> = categories.iter().map(|(name, count)| (&**name, *count)).collect();
     all.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then(a_name.cmp(b_name)));
     all.truncate(CATEGORIES_MAX);
     all.into_iter().collect()
