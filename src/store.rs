@@ -19,6 +19,8 @@ const VERSION: i64 = 1;
 const BUSY: Duration = Duration::from_millis(2000);
 /// How long that may take while a client waits for its first answer.
 const BUSY_AT_START: Duration = Duration::from_millis(15);
+/// How much of the file SQLite keeps in memory; it takes KiB as a negative number.
+const CACHE_KIB: i64 = -128;
 /// Listings of sources not seen for this long are forgotten.
 const KEEP_DAYS: i64 = 90;
 
@@ -179,6 +181,8 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open(file)?;
     connection.busy_timeout(BUSY_AT_START)?;
+    // Everything is read once and written seldom: pages kept in memory would only take room (2 MB, if not told).
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version == VERSION {
         return Ok(connection);
