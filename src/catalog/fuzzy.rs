@@ -13,8 +13,8 @@ const LONG: usize = 8;
 const READINGS_MAX: usize = 3;
 /// How many letters a stem may lack that the word has, or have more than it.
 const ENDING_MAX: usize = 4;
-/// What a reading is worth by the number of slips.
-const WORTHS: [f32; 3] = [0.9, 0.9, 0.7];
+/// What a reading is worth by the number of slips. One slip costs nothing, as the word is in no vocabulary.
+const WORTHS: [f32; 3] = [1.0, 1.0, 0.7];
 
 /// The stems that a word may stand for, best first, each with its worth; those of the index before all others.
 pub(super) fn readings(word: &QueryWord, terms: &Dictionary, vocabulary: &Vocabulary) -> Vec<(String, f32)> {
