@@ -119,9 +119,9 @@ fn the_shared_sets_score_above_their_bars() {
     let of = |name: &str| sets.iter().position(|set| set.name == name).map(|at| scores[at]).unwrap();
     let all = Score::mean(&scores);
     eprintln!("{:14} {all:.3?}", "mean");
-    assert!(all.ndcg >= 0.765 && all.recall >= 0.825 && all.first >= 0.665, "{all:?}");
-    assert!(of("mcpproxy").ndcg >= 0.78 && of("mcpproxy").recall >= 0.87, "{:?}", of("mcpproxy"));
-    assert!(of("realmcp_agent").recall >= 0.95, "{:?}", of("realmcp_agent"));
+    assert!(all.ndcg >= 0.80 && all.recall >= 0.852 && all.first >= 0.715, "{all:?}");
+    assert!(of("mcpproxy").ndcg >= 0.84 && of("mcpproxy").recall >= 0.91, "{:?}", of("mcpproxy"));
+    assert!(of("realmcp_agent").recall >= 0.98, "{:?}", of("realmcp_agent"));
 }
 
 #[test]
@@ -134,6 +134,8 @@ fn mistyped_words_cost_little() {
     for set in &sets {
         let (clean, typed) = (score(set, str::to_owned), score(set, mistyped));
         eprintln!("{:14} {:.3} {:.3}", set.name, clean.ndcg, typed.ndcg);
-        assert!(clean.ndcg - typed.ndcg <= 0.03, "{}: {clean:?} {typed:?}", set.name);
+        // Our own set is small: one query that slips costs more there.
+        let most = if set.name == "own" { 0.03 } else { 0.02 };
+        assert!(clean.ndcg - typed.ndcg <= most, "{}: {clean:?} {typed:?}", set.name);
     }
 }
