@@ -349,10 +349,10 @@ impl Link {
             || table.pending.values().any(|entry| matches!(entry, Pending::Call { .. }))
     }
 
-    /// Whether it was asked anything after the handshake, and has answered all of it.
+    /// Whether it has answered anything after the handshake, and every call. A question of the relay's own may be open.
     pub fn is_done(&self) -> bool {
         let table = self.lock();
-        table.answered && table.pending.is_empty()
+        table.answered && !table.pending.values().any(|entry| matches!(entry, Pending::Call { .. }))
     }
 
     /// Takes no more calls, if none is in flight; a call that comes later is given back and starts the source again.

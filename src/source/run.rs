@@ -41,7 +41,7 @@ pub struct Gone {
     pub error: CallError,
     /// It was asked to stop, or ended by itself with code 0.
     pub clean: bool,
-    /// It answered something after the handshake, and left nothing unanswered.
+    /// It answered something after the handshake, and left no call unanswered.
     pub answered: bool,
 }
 

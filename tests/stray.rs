@@ -1,0 +1,79 @@
+//! What sources write besides messages, and when: before the first one, between two, in front of one, and for ever.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+
+use serde_json::json;
+use support::{Place, Relay, command, source};
+
+/// A server that ends with code 0 after each answer, and writes one letter into `log` at each start.
+fn script(log: &str) -> String {
+    let answer = |result: &str| format!("printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{result}}}\\n' \"$id\"");
+    let greeting = answer(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+    );
+    let list = answer(r#"{"tools":[{"name":"once","inputSchema":{"type":"object"}}]}"#);
+    let call = answer(r#"{"content":[{"type":"text","text":"done"}]}"#);
+    format!(
+        "echo x >> {log}; while read -r line; do id=${{line#*\\\"id\\\":}}; id=${{id%%,*}}; case $line in \
+         *'\"initialize\"'*) {greeting};; *'\"tools/list\"'*) {list};; *'\"tools/call\"'*) {call}; exit 0;; esac; done"
+    )
+}
+
+#[test]
+fn what_is_no_mcp_server_is_told_early() {
+    let echo = command("echo", "cat", &[], "");
+    let flood = command("flood", "yes", &[], "");
+    let mut relay = Relay::greeted("", &[source("good", &[], ""), echo, flood]);
+    for (id, told) in [("echo", "sends back what it is sent"), ("flood", "not one MCP message")] {
+        let line = relay.await_status(id, "unreachable");
+        assert!(line["reason"].as_str().unwrap().contains(told), "{line}");
+    }
+    assert_eq!(relay.call("good", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.finish();
+}
+
+#[test]
+fn a_stray_line_costs_no_call_once_messages_flow() {
+    let mut relay = Relay::greeted("", &[source("fix", &[], "")]);
+    relay.call("fix", "echo", json!({}));
+    let before = relay.place.processes(relay.pid());
+    let waiting = relay.ask_call("fix", "sleep", json!({"ms": 300}));
+    for stray in ["Content-Length: 20\n", "\u{1b}[0m", "data: "] {
+        let text = format!("{stray}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"n\":1}}}}");
+        let file = relay.place.write("line", text);
+        assert_eq!(relay.call("fix", "raw_line", json!({"file": file})).raw("result"), Some(r#"{"n":1}"#), "{stray:?}");
+    }
+    assert_eq!(relay.answer(&waiting).text(), "slept 300 ms");
+    assert_eq!(relay.place.processes(relay.pid()), before);
+    relay.finish();
+}
+
+/// A script that ends after its answer has not failed: the next call starts it again, without a growing pause.
+#[test]
+fn a_source_that_ends_after_each_answer_is_started_for_each() {
+    let place = Place::new();
+    let log = place.path("starts");
+    let once = command("once", "sh", &[&place.write("once.sh", script(&log))], "era = \"legacy\"");
+    let mut relay = Relay::greeted_in(&place, "", &[once]);
+    for n in 1..=5 {
+        assert_eq!(relay.call("once", "once", json!({})).text(), "done", "call {n}");
+        relay.await_status("once", "dormant");
+    }
+    assert_eq!(place.lines("starts").len(), 5);
+    relay.finish();
+}
+
+#[test]
+fn a_list_that_never_comes_is_told_within_the_time_of_a_start() {
+    let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    let script = format!("read -r line; printf '%s\\n' '{greeting}'; cat > /dev/null");
+    let silent = command("silent", "sh", &["-c", &script], "era = \"legacy\"\nstart_timeout_secs = 1");
+    let mut relay = Relay::greeted("", &[silent]);
+    let (kind, text) = relay.call("silent", "x", json!({})).failure();
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains("tools/list") && text.contains("start_timeout_secs"), "{text}");
+    relay.finish();
+}
