@@ -112,7 +112,8 @@ impl ReturnPath for Waiter {
     }
 }
 
-struct CancelOnDrop(Arc<Ticket>);
+/// A call that is taken back when nobody waits for it any more.
+pub struct CancelOnDrop(pub Arc<Ticket>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

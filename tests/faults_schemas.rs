@@ -8,7 +8,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Place, Relay};
+use support::{Place, Relay, source};
 
 const EAGER: &str = "exposure = \"eager\"";
 
@@ -176,5 +176,18 @@ fn c09_a07_older_dialects_of_output_schemas() {
     // What the TypeScript SDK cannot compile would cost it the whole list.
     assert_eq!(tool(&list, 1).unwrap().get("outputSchema"), None);
     call_all(&mut relay, 2);
+    relay.finish();
+}
+
+/// What was mended in a tool is told to whoever looks at it in full.
+#[test]
+fn repairs_are_told() {
+    let place = Place::new();
+    let tools = json!([{"name": "odd", "description": 7, "inputSchema": {"type": "object"}}]);
+    let file = place.write("tools.json", tools.to_string());
+    let mut relay = Relay::greeted_in(&place, "", &[source("odd", &["--tools-json", &file], "")]);
+    relay.call_direct("enable_toolset", json!({"toolset": "odd"}));
+    let found = relay.call_direct("find_tools", json!({"tools": ["odd/odd"], "detail": "full"})).structured();
+    assert!(found["matches"][0]["repairs"].to_string().contains("description"), "{found}");
     relay.finish();
 }

@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 
 use super::progress::Progress;
 use super::{Common, Failure, blocks, output, relayed};
-use crate::call::{Call, CallRequest, End, ReturnPath, Ticket};
+use crate::call::{Call, CallRequest, End, ReturnPath};
 use crate::dispatch::{self, Asked};
+use crate::perform::CancelOnDrop;
 use crate::protocol::Era;
 use crate::redact::one_line;
 use crate::relay::Relay;
@@ -80,7 +81,7 @@ async fn call(
     let settled = dispatch::settle(&relay.control.snapshots, &asked).await;
     let dispatch::Route { source, tool, limits } = settled.map_err(|error| relayed::refused(&error))?;
     let request = request.named(&tool, &arguments.tool);
-    let ticket = TakenBack(Arc::default());
+    let ticket = CancelOnDrop(Arc::default());
     let (end, ended) = oneshot::channel();
     let back = Box::new(Back { end, progress: progress.clone(), called: format!("{}/{tool}", source.id) });
     let id = source.id.clone();
@@ -89,15 +90,6 @@ async fn call(
         Ok(End::Reply(reply, era)) => Ok((reply, era)),
         Ok(End::Failed(error)) => Err(relayed::refused(&error)),
         Err(_) => Err(Failure::run("the call ended without an answer", "see the log with `--log debug`")),
-    }
-}
-
-/// A call that is taken back when nobody waits for it any more.
-struct TakenBack(Arc<Ticket>);
-
-impl Drop for TakenBack {
-    fn drop(&mut self) {
-        self.0.cancel(Some("interrupted"));
     }
 }
 

@@ -83,6 +83,9 @@ pub struct ToolLine<'a> {
     input_schema: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<Box<RawValue>>,
+    /// What is left out or mended where the tool is shown directly, since clients would not take it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    repairs: Vec<String>,
 }
 
 impl<'a> ToolLine<'a> {
@@ -107,6 +110,7 @@ impl<'a> ToolLine<'a> {
             read_only: entry.read_only,
             input_schema: if full { raw(&input) } else { None },
             output_schema: output.and_then(raw),
+            repairs: if full { entry.repairs() } else { Vec::new() },
         }
     }
 
