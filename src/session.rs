@@ -24,6 +24,7 @@ use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
+pub use answer::Exchange;
 pub use hello::instructions;
 
 /// What a session needs of the relay around it.
@@ -42,7 +43,8 @@ const ID_IN_FLIGHT: &str = "a request with this id is in flight already";
 pub struct Session {
     around: Surroundings,
     principal: Principal,
-    outbox: Arc<Outbox>,
+    /// Where it is told what belongs to none of its requests.
+    news: Arc<Outbox>,
     state: Mutex<ClientState>,
     /// Nothing is in flight any more.
     settled: Notify,
@@ -53,9 +55,9 @@ pub struct Session {
 #[derive(Default)]
 struct ClientState {
     /// By the id as the client wrote it.
-    in_flight: HashMap<Box<str>, InFlight>,
+    in_flight: HashMap<Arc<str>, InFlight>,
     /// `subscriptions/listen` requests, by their ids.
-    listens: BTreeMap<Box<str>, Listen>,
+    listens: BTreeMap<Arc<str>, Listen>,
     /// What was negotiated with `initialize`.
     version: Option<&'static str>,
     /// It is a legacy client, and has said that it is ready.
@@ -73,74 +75,78 @@ impl ClientState {
     }
 }
 
-enum InFlight {
-    Call(Arc<Ticket>, Style),
+struct InFlight {
+    exchange: Exchange,
+    work: Work,
+}
+
+/// What a request in flight is waited for.
+enum Work {
+    Call(Arc<Ticket>),
     /// A task of the relay's own.
     Task(CancellationToken),
 }
 
 struct Listen {
     tools: bool,
-}
-
-/// How one request wants to be answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// In the shapes of 2026-07-28.
-    pub modern: bool,
+    exchange: Exchange,
 }
 
 impl Session {
-    pub fn new(around: Surroundings, principal: Principal, outbox: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Self {
-            around,
-            principal,
-            outbox,
-            state: Mutex::default(),
-            settled: Notify::new(),
-            tell: Notify::new(),
-        })
+    pub fn new(around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+        Arc::new(Self { around, principal, news, state: Mutex::default(), settled: Notify::new(), tell: Notify::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one line from the client.
-    pub async fn receive(self: &Arc<Self>, line: Line) {
+    /// Takes one line from the client; what answers it goes to `out`.
+    pub async fn receive(self: &Arc<Self>, line: Line, out: &Arc<Outbox>) {
         match line {
             Line::Whole(bytes) => {
-                let session = self.clone();
+                let (session, out) = (self.clone(), out.clone());
                 let handler = move |bytes| match Message::parse(bytes) {
-                    Ok(message) => session.message(message),
-                    Err((why, bytes)) => session.unreadable(&why, &bytes),
+                    Ok(message) => session.message(message, &out),
+                    Err((why, bytes)) => session.unreadable(&why, &bytes, &out),
                 };
                 wire::handle(bytes, handler).await;
             }
             Line::TooLong { head, tail, length } => {
                 let text = format!("the message has {length} bytes, more than `max_message_mib` in [relay] allows");
-                self.error(salvaged(&head, &tail), protocol::INVALID_REQUEST, &text, None);
+                Exchange::new(salvaged(&head, &tail), false, out).error(protocol::INVALID_REQUEST, &text, None);
             }
         }
     }
 
     /// A batch, for a client of the one revision that has them: each message as if it had come alone, and answered so.
-    fn batch(self: &Arc<Self>, bytes: &Bytes) -> bool {
-        if self.lock().version != Some(protocol::WITH_BATCHES) {
+    fn batch(self: &Arc<Self>, bytes: &Bytes, out: &Arc<Outbox>) -> bool {
+        if !self.takes_batches() {
             return false;
         }
         let parts: Vec<&RawValue> = serde_json::from_slice(bytes).unwrap_or_default();
         for part in &parts {
             match Message::parse(bytes.slice_ref(part.get().as_bytes())) {
-                Ok(message) => self.message(message),
-                Err((why, part)) => self.unreadable(&why, &part),
+                Ok(message) => self.message(message, out),
+                Err((why, part)) => self.unreadable(&why, &part, out),
             }
         }
         !parts.is_empty()
     }
 
-    fn unreadable(self: &Arc<Self>, why: &Unreadable, bytes: &Bytes) {
-        if *why == Unreadable::Batch && self.batch(bytes) {
+    /// Whether it speaks the one revision that has batches.
+    pub fn takes_batches(&self) -> bool {
+        self.lock().version == Some(protocol::WITH_BATCHES)
+    }
+
+    /// What was negotiated with `initialize`; `None` for a modern client.
+    pub fn version(&self) -> Option<&'static str> {
+        self.lock().version
+    }
+
+    /// Answers what is no message.
+    pub fn unreadable(self: &Arc<Self>, why: &Unreadable, bytes: &Bytes, out: &Arc<Outbox>) {
+        if *why == Unreadable::Batch && self.batch(bytes, out) {
             return;
         }
         let (code, id) = match why {
@@ -153,83 +159,58 @@ impl Session {
             Unreadable::Batch => ": send each message on a line of its own; only 2025-03-26 has batches",
             _ => ": expected one JSON-RPC message a line",
         };
-        self.error(id, code, &format!("{why}{hint}"), None);
+        Exchange::new(id, false, out).error(code, &format!("{why}{hint}"), None);
     }
 
-    fn message(self: &Arc<Self>, message: Message) {
+    /// Takes one message from the client; what answers it goes to `out`.
+    pub fn message(self: &Arc<Self>, message: Message, out: &Arc<Outbox>) {
         match message.kind {
             Kind::Reply => tracing::debug!("reply of the client to nothing dropped"),
             Kind::Notification => self.notification(&message),
-            Kind::Request => self.request(message),
+            Kind::Request => self.request(message, out),
         }
     }
 
-    fn request(self: &Arc<Self>, message: Message) {
+    fn request(self: &Arc<Self>, message: Message, out: &Arc<Outbox>) {
         let id = message.id_text().expect("BUG: a request has an id");
         if !is_legal_id(id) {
-            return self.error("null", protocol::INVALID_REQUEST, "an id is a string or a number", None);
+            let text = "an id is a string or a number";
+            return Exchange::new("null", false, out).error(protocol::INVALID_REQUEST, text, None);
         }
+        let mut exchange = Exchange::new(id, false, out);
         if !message.regular {
             let text = "`jsonrpc` must be \"2.0\", and no member may stand there twice";
-            return self.error(id, protocol::INVALID_REQUEST, text, None);
+            return exchange.error(protocol::INVALID_REQUEST, text, None);
         }
         if self.lock().holds(id) {
-            return self.error(id, protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
+            return exchange.error(protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
         }
         let method = message.method_name();
-        let style = match self.style(&message, &method) {
-            Ok(style) => style,
-            Err(()) => return,
-        };
+        match is_modern(&message, &method) {
+            Ok(modern) => exchange.modern = modern,
+            Err(refusal) => return exchange.error(refusal.code, &refusal.text, refusal.data.as_deref()),
+        }
         match &*method {
-            "initialize" => self.initialize(&message),
-            "server/discover" => self.discover(&message),
-            "ping" => self.result(id, "{}", style),
+            "initialize" => self.initialize(&message, exchange),
+            "server/discover" => self.discover(exchange),
+            "ping" => exchange.result("{}"),
             "tools/list" => {
                 self.around.control.wake();
-                self.list_tools(&message, style);
+                self.list_tools(&message, exchange);
             }
             "tools/call" => {
                 self.around.control.wake();
-                self.call_tool(&message, style);
+                self.call_tool(&message, exchange);
             }
-            "subscriptions/listen" if style.modern => {
+            "subscriptions/listen" if exchange.modern => {
                 self.around.control.wake();
-                self.listen(&message);
+                self.listen(&message, exchange);
             }
             other => {
                 let text = format!("there is no method `{other}` here; toolrelay serves tools");
-                self.error(id, protocol::METHOD_NOT_FOUND, &text, None);
+                exchange.error(protocol::METHOD_NOT_FOUND, &text, None);
             }
         }
-    }
-
-    /// Which era a request is written in; a request that claims the modern one wrongly is refused here.
-    fn style(&self, message: &Message, method: &str) -> Result<Style, ()> {
-        let id = message.id_text().expect("BUG: a request has an id");
-        let meta = message.params_text().and_then(Object::parse).and_then(|params| params.get("_meta"));
-        let meta = meta.and_then(Object::parse);
-        let version = meta.as_ref().and_then(|meta| meta.get(protocol::META_VERSION));
-        let Some(version) = version.filter(|_| method != "initialize") else {
-            return Ok(Style { modern: method == "server/discover" });
-        };
-        let meta = meta.as_ref().expect("BUG: the version came from it");
-        let Some(version) = wire::unquoted(version) else {
-            self.error(id, protocol::INVALID_PARAMS, &format!("`_meta.{}` is no string", protocol::META_VERSION), None);
-            return Err(());
-        };
-        if version != protocol::MODERN {
-            let data = format!("{{\"supported\":[\"{}\"],\"requested\":{}}}", protocol::MODERN, quoted(&version));
-            let text = format!("protocol revision `{version}` is not spoken without `initialize`");
-            self.error(id, protocol::UNSUPPORTED_VERSION, &text, Some(&data));
-            return Err(());
-        }
-        if meta.get(protocol::META_CAPABILITIES).and_then(Object::parse).is_none() {
-            let text = format!("`_meta.{}` is missing or no object", protocol::META_CAPABILITIES);
-            self.error(id, protocol::INVALID_PARAMS, &text, None);
-            return Err(());
-        }
-        Ok(Style { modern: true })
     }
 
     fn notification(self: &Arc<Self>, message: &Message) {
@@ -251,34 +232,50 @@ impl Session {
 
     fn cancel(&self, id: &str, reason: Option<&str>) {
         let mut state = self.lock();
-        if state.listens.remove(id).is_some() {
-            return;
+        if let Some(listen) = state.listens.remove(id) {
+            drop(state);
+            return listen.exchange.out.give_up_answer();
         }
         let found = state.in_flight.remove(id);
         drop(state);
         match found {
-            Some(InFlight::Call(ticket, _)) => ticket.cancel(reason),
-            Some(InFlight::Task(token)) => token.cancel(),
+            Some(InFlight { exchange, work }) => {
+                exchange.out.give_up_answer();
+                match work {
+                    Work::Call(ticket) => ticket.cancel(reason),
+                    Work::Task(token) => token.cancel(),
+                }
+            }
             None => tracing::debug!("cancelled what is not in flight"),
         }
         self.tell_settled();
     }
 
+    /// The client is gone, and with it whatever it waited for.
+    pub fn abandon(&self) {
+        let state = self.lock();
+        let left: Vec<_> = state.in_flight.keys().chain(state.listens.keys()).cloned().collect();
+        drop(state);
+        for id in left {
+            self.cancel(&id, Some("the client is gone"));
+        }
+    }
+
     /// Notes a request as in flight; refuses an id that is in flight already.
-    fn begin(&self, id: &str, what: InFlight) -> bool {
+    fn begin(&self, exchange: &Exchange, work: Work) -> bool {
         let mut state = self.lock();
-        if state.holds(id) {
+        if state.holds(&exchange.id) {
             drop(state);
-            self.error(id, protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
+            exchange.error(protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
             return false;
         }
-        state.in_flight.insert(id.into(), what);
+        state.in_flight.insert(exchange.id.clone(), InFlight { exchange: exchange.clone(), work });
         true
     }
 
     /// Ends a request; `false` when it was cancelled, and must not be answered.
-    fn finish(&self, id: &str) -> bool {
-        let found = self.lock().in_flight.remove(id).is_some();
+    fn finish(&self, exchange: &Exchange) -> bool {
+        let found = self.lock().in_flight.remove(&exchange.id).is_some();
         self.tell_settled();
         found
     }
@@ -290,19 +287,19 @@ impl Session {
     }
 
     /// Runs a task that answers one request, unless the client cancels it before.
-    fn spawn(self: &Arc<Self>, id: &str, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(self: &Arc<Self>, exchange: &Exchange, task: impl Future<Output = ()> + Send + 'static) {
         let token = CancellationToken::new();
-        if self.begin(id, InFlight::Task(token.clone())) {
-            let (session, own_id) = (self.clone(), id.to_owned());
+        if self.begin(exchange, Work::Task(token.clone())) {
+            let (session, exchange) = (self.clone(), exchange.clone());
             self.around.tracker.spawn(async move {
                 let outcome = tokio::select! {
                     () = token.cancelled() => return,
                     outcome = std::panic::AssertUnwindSafe(task).catch_unwind() => outcome,
                 };
                 // A fault of the relay's own costs this answer, and never leaves the client waiting for it.
-                if outcome.is_err() && session.finish(&own_id) {
+                if outcome.is_err() && session.finish(&exchange) {
                     let text = "toolrelay failed at this request; please report it with the lines on stderr";
-                    session.error(&own_id, protocol::INTERNAL_ERROR, text, None);
+                    exchange.error(protocol::INTERNAL_ERROR, text, None);
                 }
             });
         }
@@ -325,17 +322,17 @@ impl Session {
             return;
         }
         let left: Vec<_> = self.lock().in_flight.drain().collect();
-        for (id, what) in left {
+        for (_, InFlight { exchange, work }) in left {
             let text = "the relay is ending and broke this request off";
-            match what {
-                InFlight::Call(ticket, style) => {
+            match work {
+                Work::Call(ticket) => {
                     ticket.cancel(Some("the client is gone"));
                     let hint = "whether it took effect is not known, check before repeating it";
-                    self.tool_error(&id, &CallError::new(ErrorKind::Cancelled, text, hint), style);
+                    exchange.tool_error(&CallError::new(ErrorKind::Cancelled, text, hint));
                 }
-                InFlight::Task(token) => {
+                Work::Task(token) => {
                     token.cancel();
-                    self.error(&id, protocol::INTERNAL_ERROR, text, None);
+                    exchange.error(protocol::INTERNAL_ERROR, text, None);
                 }
             }
         }
@@ -344,13 +341,42 @@ impl Session {
     /// Says goodbye to whoever still listens.
     pub fn end(&self) {
         let listens = std::mem::take(&mut self.lock().listens);
-        for id in listens.keys() {
-            let _ = self.outbox.send_text(&format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"resultType\":\"complete\",\"_meta\":{{\"{}\":{id}}}}}}}",
-                protocol::META_SUBSCRIPTION
-            ));
+        for Listen { exchange, .. } in listens.values() {
+            exchange.result(&format!("{{\"_meta\":{{\"{}\":{}}}}}", protocol::META_SUBSCRIPTION, exchange.id));
         }
     }
+}
+
+/// Why a request is refused before it is looked at.
+pub struct Refusal {
+    pub code: i64,
+    pub text: String,
+    pub data: Option<String>,
+}
+
+/// Which era a request is written in; a request that claims the modern one wrongly is refused here.
+pub fn is_modern(message: &Message, method: &str) -> Result<bool, Refusal> {
+    let refusal = |code, text| Refusal { code, text, data: None };
+    let meta = message.params_text().and_then(Object::parse).and_then(|params| params.get("_meta"));
+    let meta = meta.and_then(Object::parse);
+    let version = meta.as_ref().and_then(|meta| meta.get(protocol::META_VERSION));
+    let Some(version) = version.filter(|_| method != "initialize") else {
+        return Ok(method == "server/discover");
+    };
+    let meta = meta.as_ref().expect("BUG: the version came from it");
+    let Some(version) = wire::unquoted(version) else {
+        return Err(refusal(protocol::INVALID_PARAMS, format!("`_meta.{}` is no string", protocol::META_VERSION)));
+    };
+    if version != protocol::MODERN {
+        let data = format!("{{\"supported\":[\"{}\"],\"requested\":{}}}", protocol::MODERN, quoted(&version));
+        let text = format!("protocol revision `{version}` is not spoken without `initialize`");
+        return Err(Refusal { data: Some(data), ..refusal(protocol::UNSUPPORTED_VERSION, text) });
+    }
+    if meta.get(protocol::META_CAPABILITIES).and_then(Object::parse).is_none() {
+        let text = format!("`_meta.{}` is missing or no object", protocol::META_CAPABILITIES);
+        return Err(refusal(protocol::INVALID_PARAMS, text));
+    }
+    Ok(true)
 }
 
 fn is_legal_id(id: &str) -> bool {

@@ -27,7 +27,7 @@ pub async fn serve(
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> {
-    let outbox = Outbox::new(OUTBOX_LIMIT);
+    let outbox = Outbox::lines(OUTBOX_LIMIT);
     let session = Session::new(around.clone(), Principal::local(), outbox.clone());
     let mut writer = {
         let outbox = outbox.clone();
@@ -57,10 +57,10 @@ pub async fn serve(
     }
 }
 
-async fn read(session: &Arc<Session>, outbox: &Outbox, mut reader: LineReader<impl AsyncRead + Unpin>) {
+async fn read(session: &Arc<Session>, outbox: &Arc<Outbox>, mut reader: LineReader<impl AsyncRead + Unpin>) {
     loop {
         while let Some(line) = reader.buffered() {
-            session.receive(line).await;
+            session.receive(line, outbox).await;
         }
         // A client that does not read its answers is not read either.
         outbox.room().await;
@@ -68,7 +68,7 @@ async fn read(session: &Arc<Session>, outbox: &Outbox, mut reader: LineReader<im
             Ok(true) => {}
             Ok(false) => {
                 while let Some(line) = reader.buffered() {
-                    session.receive(line).await;
+                    session.receive(line, outbox).await;
                 }
                 return;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::list::visible_digest;
-use super::{Listen, Session};
+use super::{Exchange, Listen, Session};
 use crate::protocol;
 use crate::snapshot::Snapshot;
 use crate::wire::{Message, Object};
@@ -54,14 +54,14 @@ impl Session {
             return false;
         }
         let listens: Vec<_> =
-            state.listens.iter().filter(|(_, listen)| listen.tools).map(|(id, _)| id.clone()).collect();
+            state.listens.values().filter(|listen| listen.tools).map(|listen| listen.exchange.clone()).collect();
         let initialized = state.initialized;
         drop(state);
         if initialized {
-            let _ = self.outbox.send_text("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+            let _ = self.news.send_text("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
         }
-        for id in &listens {
-            let _ = self.outbox.send_text(&format!(
+        for Exchange { id, out, .. } in &listens {
+            let _ = out.send_text(&format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\",\"params\":{{\"_meta\":{{\"{}\":{id}}}}}}}",
                 protocol::META_SUBSCRIPTION
             ));
@@ -70,18 +70,18 @@ impl Session {
     }
 
     /// `subscriptions/listen` (SEP-2575): acknowledged at once, answered only at its end.
-    pub(super) fn listen(self: &Arc<Self>, message: &Message) {
-        let id = message.id_text().expect("BUG: a request has an id");
+    pub(super) fn listen(self: &Arc<Self>, message: &Message, exchange: Exchange) {
         let params = message.params_text().and_then(Object::parse);
         let wanted = params.and_then(|params| params.get("notifications")).and_then(Object::parse);
         let Some(wanted) = wanted else {
             let text = "`params.notifications` is missing or no object";
-            return self.error(id, protocol::INVALID_PARAMS, text, None);
+            return exchange.error(protocol::INVALID_PARAMS, text, None);
         };
         let tools = wanted.get("toolsListChanged") == Some("true");
-        self.lock().listens.insert(id.into(), Listen { tools });
+        let Exchange { id, out, .. } = exchange.clone();
+        self.lock().listens.insert(id.clone(), Listen { tools, exchange });
         let accepted = if tools { "{\"toolsListChanged\":true}" } else { "{}" };
-        let _ = self.outbox.send_text(&format!(
+        let _ = out.send_text(&format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"{}\":{id}}},\
              \"notifications\":{accepted}}}}}",
             protocol::META_SUBSCRIPTION

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Session, Style};
+use super::{Exchange, Session};
 use crate::catalog::Catalog;
 use crate::config::Exposure;
 use crate::protocol;
@@ -13,8 +13,7 @@ use crate::wire::{Message, Object, quoted};
 const INSTRUCTIONS_MAX: usize = 2000;
 
 impl Session {
-    pub(super) fn initialize(self: &Arc<Self>, message: &Message) {
-        let id = message.id_text().expect("BUG: a request has an id");
+    pub(super) fn initialize(self: &Arc<Self>, message: &Message, exchange: Exchange) {
         let asked = message
             .params_text()
             .and_then(Object::parse)
@@ -28,11 +27,10 @@ impl Session {
             protocol::implementation(),
             quoted(&self.instructions())
         );
-        self.result(id, &result, Style { modern: false });
+        exchange.result(&result);
     }
 
-    pub(super) fn discover(self: &Arc<Self>, message: &Message) {
-        let id = message.id_text().expect("BUG: a request has an id");
+    pub(super) fn discover(self: &Arc<Self>, exchange: Exchange) {
         let mut versions = vec![quoted(protocol::MODERN)];
         versions.extend(protocol::LEGACY.iter().map(|version| quoted(version)));
         let result = format!(
@@ -44,7 +42,7 @@ impl Session {
             protocol::META_SERVER,
             protocol::implementation()
         );
-        self.result(id, &result, Style { modern: true });
+        exchange.result(&result);
     }
 
     fn instructions(&self) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Session, Style};
+use super::{Exchange, Session};
 use crate::catalog::{Entry, Toolset};
 use crate::config::Exposure;
 use crate::control::FIRST_LISTING;
@@ -15,29 +15,27 @@ use crate::snapshot::{Opened, Principal, Snapshot};
 use crate::wire::{Message, Object};
 
 impl Session {
-    pub(super) fn list_tools(self: &Arc<Self>, message: &Message, style: Style) {
-        let id = message.id_text().expect("BUG: a request has an id").to_owned();
+    pub(super) fn list_tools(self: &Arc<Self>, message: &Message, exchange: Exchange) {
         let params = message.params_text().and_then(Object::parse);
         if params.and_then(|params| params.get("cursor")).is_some_and(|cursor| cursor != "null") {
             let text = "there is no such cursor: the list comes whole";
-            return self.error(&id, protocol::INVALID_PARAMS, text, None);
+            return exchange.error(protocol::INVALID_PARAMS, text, None);
         }
         let snapshot = self.around.control.snapshots.now();
         let waited = self.around.control.awake_for() >= FIRST_LISTING;
         if is_ready(&snapshot, &self.principal, waited) {
             self.knows(&snapshot);
-            return self.result(&id, &tools_json(&snapshot, &self.principal, style), style);
+            return exchange.result(&tools_json(&snapshot, &self.principal, exchange.modern));
         }
-        let session = self.clone();
-        let own_id = id.clone();
+        let (session, own) = (self.clone(), exchange.clone());
         let listing = Listing::begin(self);
-        self.spawn(&id, async move {
+        self.spawn(&exchange, async move {
             let _listing = listing;
             let snapshot = session.listable().await;
-            let json = tools_json(&snapshot, &session.principal, style);
-            if session.finish(&own_id) {
+            let json = tools_json(&snapshot, &session.principal, own.modern);
+            if session.finish(&own) {
                 session.knows(&snapshot);
-                session.result(&own_id, &json, style);
+                own.result(&json);
             }
         });
     }
@@ -97,7 +95,7 @@ fn visible_of<'a>(
     entries.filter(|entry| snapshot.is_shown(principal, entry))
 }
 
-fn tools_json(snapshot: &Snapshot, principal: &Principal, style: Style) -> String {
+fn tools_json(snapshot: &Snapshot, principal: &Principal, modern: bool) -> String {
     let mut json = String::from("{\"tools\":[");
     let mut first = true;
     let mut push = |tool: &str| {
@@ -110,10 +108,10 @@ fn tools_json(snapshot: &Snapshot, principal: &Principal, style: Style) -> Strin
         push(&tool);
     }
     for entry in visible(snapshot, principal) {
-        push(&snapshot.catalog.exposed_json(entry, style.modern));
+        push(&snapshot.catalog.exposed_json(entry, modern));
     }
     json.push(']');
-    if style.modern {
+    if modern {
         json.push_str(",\"ttlMs\":0,\"cacheScope\":\"private\"");
     }
     json.push('}');

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{InFlight, Session, Style};
+use super::{Exchange, Session, Work};
 use crate::call::{Arguments, BadRequest, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Ticket};
 use crate::dispatch::{self, Asked, Resolved, Route};
 use crate::menu;
@@ -19,11 +19,10 @@ use crate::wire::{Message, Object, Outbox, Piece, Span};
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 impl Session {
-    pub(super) fn call_tool(self: &Arc<Self>, message: &Message, style: Style) {
-        let id = message.id_text().expect("BUG: a request has an id");
+    pub(super) fn call_tool(self: &Arc<Self>, message: &Message, exchange: Exchange) {
         let (request, name, arguments) = match CallRequest::read(message) {
             Ok(read) => read,
-            Err(error) => return self.error(id, protocol::INVALID_PARAMS, &bad_request(&error), None),
+            Err(error) => return exchange.error(protocol::INVALID_PARAMS, &bad_request(&error), None),
         };
         let arguments_text = arguments.map(|span| message.text(span));
         if name == menu::CALL_TOOL {
@@ -31,47 +30,45 @@ impl Session {
                 Ok(inner) => {
                     let wanted = inner.place(message);
                     let request = request.with_arguments(arguments, wanted);
-                    self.dispatch(message, request, inner.asked(), style);
+                    self.dispatch(message, request, inner.asked(), exchange);
                 }
-                Err(error) => self.tool_error(id, &error, style),
+                Err(error) => exchange.tool_error(&error),
             };
         }
         if menu::is_own(&name) {
-            return self.own_tool(id, name, arguments_text, style);
+            return self.own_tool(exchange, name, arguments_text);
         }
-        self.dispatch(message, request, Asked::Direct(name), style);
+        self.dispatch(message, request, Asked::Direct(name), exchange);
     }
 
     /// One of the control-plane tools.
-    fn own_tool(self: &Arc<Self>, id: &str, name: String, arguments: Option<&str>, style: Style) {
-        let (session, own_id) = (self.clone(), id.to_owned());
+    fn own_tool(self: &Arc<Self>, exchange: Exchange, name: String, arguments: Option<&str>) {
+        let (session, own) = (self.clone(), exchange.clone());
         let arguments = arguments.map(str::to_owned);
-        self.spawn(id, async move {
+        self.spawn(&exchange, async move {
             let around = &session.around;
             let context =
                 menu::Context { control: &around.control, batches: &around.batches, principal: &session.principal };
             let outcome = menu::run(&context, &name, arguments.as_deref()).await;
-            if !session.finish(&own_id) {
+            if !session.finish(&own) {
                 return;
             }
             match outcome {
-                Ok(json) => session.tool_result(&own_id, &json, false, style),
-                Err(error) => session.tool_error(&own_id, &error, style),
+                Ok(json) => own.tool_result(&json, false),
+                Err(error) => own.tool_error(&error),
             }
         });
     }
 
-    fn dispatch(self: &Arc<Self>, message: &Message, request: CallRequest, asked: Asked, style: Style) {
-        let id = message.id_text().expect("BUG: a request has an id");
+    fn dispatch(self: &Arc<Self>, message: &Message, request: CallRequest, asked: Asked, exchange: Exchange) {
         let ticket = Arc::new(Ticket::default());
-        if !self.begin(id, InFlight::Call(ticket.clone(), style)) {
+        if !self.begin(&exchange, Work::Call(ticket.clone())) {
             return;
         }
         let back = Box::new(ClientCall {
             session: self.clone(),
-            id: id.into(),
+            exchange,
             token: progress_token(message),
-            style,
             dispatched: matches!(asked, Asked::Dispatched { .. }),
             route: None,
             waited: AtomicU32::new(0),
@@ -128,11 +125,9 @@ fn bad_request(error: &BadRequest) -> String {
 /// The way back of a call that came from a client.
 struct ClientCall {
     session: Arc<Session>,
-    /// The client's id, as it wrote it.
-    id: Box<str>,
+    exchange: Exchange,
     /// The client's progress token, as it wrote it.
     token: Option<Box<str>>,
-    style: Style,
     /// It came through `call_tool`.
     dispatched: bool,
     route: Option<(String, String)>,
@@ -143,7 +138,7 @@ struct ClientCall {
 impl ClientCall {
     /// The relay's own refusal. Only a name that leads nowhere is a protocol error; all else a model can act on.
     fn refuse(&self, error: CallError) {
-        if !self.session.finish(&self.id) {
+        if !self.session.finish(&self.exchange) {
             return;
         }
         if !self.dispatched && error.kind == ErrorKind::UnknownTool {
@@ -151,9 +146,16 @@ impl ClientCall {
             if !error.similar.is_empty() {
                 text.push_str(&format!("; did you mean {}?", error.similar.join(", ")));
             }
-            return self.session.error(&self.id, protocol::INVALID_PARAMS, &text, None);
+            return self.exchange.error(protocol::INVALID_PARAMS, &text, None);
         }
-        self.session.tool_error(&self.id, &error, self.style);
+        self.exchange.tool_error(&error);
+    }
+
+    /// Something that belongs to the call, before its answer.
+    fn tell(&self, pieces: &[Piece<'_>]) {
+        if self.exchange.out.send(pieces).is_err() {
+            tracing::debug!("client is gone, notification dropped");
+        }
     }
 
     /// A source's refusal of the arguments, with the schema it wants them to fit.
@@ -186,7 +188,7 @@ impl ReturnPath for ClientCall {
 
     fn progress(&self, notice: &Message, token: Span) {
         if let Some(own) = &self.token {
-            self.session.frame(&[
+            self.tell(&[
                 Piece::Slice(&notice.line, 0, token.start),
                 Piece::Text(own),
                 Piece::Slice(&notice.line, token.end, notice.line.len()),
@@ -198,7 +200,7 @@ impl ReturnPath for ClientCall {
         if let Some(token) = &self.token {
             // Progress may only grow, and the source's own begins at zero or one: so this stays far below.
             let progress = f64::from(self.waited.fetch_add(1, Ordering::Relaxed) + 1) * 1e-9;
-            self.session.frame(&[Piece::Text(&format!(
+            self.tell(&[Piece::Text(&format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\
                  \"progress\":{progress:.9},\"message\":{}}}}}",
                 crate::wire::quoted(why)
@@ -207,18 +209,18 @@ impl ReturnPath for ClientCall {
     }
 
     fn outbox(&self) -> Option<&Arc<Outbox>> {
-        Some(&self.session.outbox)
+        Some(&self.exchange.out).filter(|out| out.holds_up())
     }
 }
 
 impl ClientCall {
     fn pass(&self, reply: &Message, era: Era) {
-        if !self.session.finish(&self.id) {
+        if !self.session.finish(&self.exchange) {
             return;
         }
         match self.rejected_arguments(reply) {
-            Some(error) => self.session.tool_error(&self.id, &error, self.style),
-            None => self.session.pass_on(&self.id, reply, era, self.style),
+            Some(error) => self.exchange.tool_error(&error),
+            None => self.exchange.pass_on(reply, era),
         }
     }
 }

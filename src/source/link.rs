@@ -16,7 +16,7 @@ use crate::wire::{Message, Outbox, Piece, quoted};
 
 /// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
 /// that is slow to read.
-const OUTBOX_LIMIT: usize = 64 * 1024 * 1024;
+pub const OUTBOX_LIMIT: usize = 64 * 1024 * 1024;
 /// How many calls may wait for a free place in a source.
 const QUEUE_MAX: usize = 1024;
 
@@ -58,10 +58,11 @@ enum Pending {
 }
 
 impl Link {
-    pub fn new(source: &str, max_in_flight: usize, stop: CancellationToken) -> Arc<Self> {
+    /// A connection that sends its messages through `outbox`.
+    pub fn new(source: &str, max_in_flight: usize, stop: CancellationToken, outbox: Arc<Outbox>) -> Arc<Self> {
         Arc::new(Self {
             source: source.to_owned(),
-            outbox: Outbox::new(OUTBOX_LIMIT),
+            outbox,
             table: Mutex::default(),
             era: OnceLock::new(),
             max_in_flight,

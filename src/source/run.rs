@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::Surroundings;
 use super::launch::{self, Launched, Process};
-use super::link::Link;
+use super::link::{Link, OUTBOX_LIMIT};
 use super::stderr::StderrTail;
 use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
@@ -57,7 +57,7 @@ pub struct Running {
 pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surroundings) -> Running {
     let tracker = &around.tracker;
     let Launched { process, stdin, stdout, stderr, secrets } = launched;
-    let link = Link::new(source, max_in_flight, around.shutdown.child_token());
+    let link = Link::new(source, max_in_flight, around.shutdown.child_token(), Outbox::lines(OUTBOX_LIMIT));
     let tail = StderrTail::new(secrets);
     let pid = process.pid();
     let span = tracing::info_span!("source", id = source, pid);

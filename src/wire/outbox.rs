@@ -22,6 +22,47 @@ pub enum Piece<'a> {
     Slice(&'a Bytes, usize, usize),
 }
 
+/// One frame on its own, for connections that are no byte stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The frame's text, in parts; no line end in it and none behind it.
+    pub parts: Vec<Bytes>,
+    /// It answers a request.
+    pub is_answer: bool,
+}
+
+impl Frame {
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.iter().all(Bytes::is_empty)
+    }
+
+    /// The whole text in one piece.
+    pub fn into_bytes(mut self) -> Bytes {
+        match self.parts.len() {
+            1 => self.parts.remove(0),
+            _ => self.parts.concat().into(),
+        }
+    }
+}
+
+/// What a connection is made of, and what becomes of a frame too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One stream of lines. Producers look for room, or wait for it.
+    Lines,
+    /// Frames apart. Producers look for room.
+    Frames,
+    /// The answers to one client's requests. It is closed with the last of them, or when the client does not read: nobody
+    /// waits for one client of many.
+    Answers,
+    /// News for a client that may not be there. The oldest are dropped.
+    News,
+}
+
 /// The connection takes no more frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is closed")]
@@ -31,9 +72,58 @@ pub struct Closed;
 struct Queue {
     ready: VecDeque<Bytes>,
     tail: BytesMut,
+    /// Frames apart, in all shapes but lines.
+    frames: VecDeque<Frame>,
     /// Bytes queued or being written.
     bytes: usize,
+    /// Answers still to come, where that is known.
+    awaited: usize,
     closed: bool,
+}
+
+impl Queue {
+    fn add_line(&mut self, pieces: &[Piece<'_>]) {
+        for piece in pieces {
+            match *piece {
+                Piece::Text(text) => self.tail.extend_from_slice(text.as_bytes()),
+                Piece::Slice(bytes, start, end) if end - start < SHARE_FROM => {
+                    self.tail.extend_from_slice(&bytes[start..end]);
+                }
+                Piece::Slice(bytes, start, end) => {
+                    let before = self.tail.split().freeze();
+                    self.bytes += before.len() + (end - start);
+                    self.ready.extend([before, bytes.slice(start..end)]);
+                }
+            }
+        }
+        self.tail.extend_from_slice(b"\n");
+    }
+
+    fn add_frame(&mut self, pieces: &[Piece<'_>], is_answer: bool) {
+        let mut frame = Frame { parts: Vec::with_capacity(1), is_answer };
+        let mut text = BytesMut::new();
+        for piece in pieces {
+            match *piece {
+                Piece::Text(part) => text.extend_from_slice(part.as_bytes()),
+                Piece::Slice(bytes, start, end) if end - start < SHARE_FROM => {
+                    text.extend_from_slice(&bytes[start..end]);
+                }
+                Piece::Slice(bytes, start, end) => {
+                    frame.parts.push(text.split().freeze());
+                    frame.parts.push(bytes.slice(start..end));
+                }
+            }
+        }
+        frame.parts.push(text.freeze());
+        self.bytes += frame.len();
+        self.frames.push_back(frame);
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(frame) = self.frames.pop_front() {
+            self.bytes -= frame.len();
+        }
+    }
 }
 
 /// The sending half of a connection, shared by all who write to it.
@@ -45,40 +135,113 @@ pub struct Outbox {
     drained: Notify,
     /// Producers wait above this many queued bytes.
     limit: usize,
+    shape: Shape,
 }
 
 impl Outbox {
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { queue: Mutex::default(), filled: Notify::new(), drained: Notify::new(), limit })
+    /// A stream of lines, for [`Outbox::write_to`].
+    pub fn lines(limit: usize) -> Arc<Self> {
+        Self::shaped(Shape::Lines, limit, 0)
+    }
+
+    /// Frames apart, for [`Outbox::next`].
+    pub fn frames(limit: usize) -> Arc<Self> {
+        Self::shaped(Shape::Frames, limit, 0)
+    }
+
+    /// The answers to so many requests and what belongs to them, for [`Outbox::next`].
+    pub fn answers(limit: usize, requests: usize) -> Arc<Self> {
+        Self::shaped(Shape::Answers, limit, requests)
+    }
+
+    /// What a client may be told if it listens, for [`Outbox::next`].
+    pub fn news(limit: usize) -> Arc<Self> {
+        Self::shaped(Shape::News, limit, 0)
+    }
+
+    fn shaped(shape: Shape, limit: usize, awaited: usize) -> Arc<Self> {
+        let queue = Mutex::new(Queue { awaited, ..Queue::default() });
+        Arc::new(Self { queue, filled: Notify::new(), drained: Notify::new(), limit, shape })
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues one frame, whole; a newline is added.
+    /// Queues one frame, whole.
     pub fn send(&self, pieces: &[Piece<'_>]) -> Result<(), Closed> {
+        self.queue(pieces, false)
+    }
+
+    /// Queues the frame that answers a request.
+    pub fn answer(&self, pieces: &[Piece<'_>]) -> Result<(), Closed> {
+        self.queue(pieces, true)
+    }
+
+    fn queue(&self, pieces: &[Piece<'_>], is_answer: bool) -> Result<(), Closed> {
         let mut queue = self.lock();
         if queue.closed {
             return Err(Closed);
         }
-        for piece in pieces {
-            match *piece {
-                Piece::Text(text) => queue.tail.extend_from_slice(text.as_bytes()),
-                Piece::Slice(bytes, start, end) if end - start < SHARE_FROM => {
-                    queue.tail.extend_from_slice(&bytes[start..end]);
-                }
-                Piece::Slice(bytes, start, end) => {
-                    let before = queue.tail.split().freeze();
-                    queue.bytes += before.len() + (end - start);
-                    queue.ready.extend([before, bytes.slice(start..end)]);
-                }
+        match self.shape {
+            Shape::Lines => queue.add_line(pieces),
+            Shape::Answers if queue.bytes > self.limit => {
+                *queue = Queue { closed: true, ..Queue::default() };
+            }
+            _ => queue.add_frame(pieces, is_answer),
+        }
+        if self.shape == Shape::News {
+            while queue.bytes > self.limit && queue.frames.len() > 1 {
+                queue.drop_oldest();
             }
         }
-        queue.tail.extend_from_slice(b"\n");
+        if is_answer {
+            self.count_answer(&mut queue);
+        }
         drop(queue);
         self.filled.notify_one();
         Ok(())
+    }
+
+    /// One of the requests is not going to be answered.
+    pub fn give_up_answer(&self) {
+        self.count_answer(&mut self.lock());
+        self.filled.notify_one();
+    }
+
+    fn count_answer(&self, queue: &mut Queue) {
+        if self.shape == Shape::Answers {
+            queue.awaited = queue.awaited.saturating_sub(1);
+            queue.closed |= queue.awaited == 0;
+        }
+    }
+
+    /// The next frame; `None` when it is closed and nothing is left. To be called by one task at a time.
+    pub async fn next(&self) -> Option<Frame> {
+        loop {
+            {
+                let mut queue = self.lock();
+                if let Some(frame) = queue.frames.pop_front() {
+                    queue.bytes -= frame.len();
+                    return Some(frame);
+                }
+                if queue.closed {
+                    return None;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// Whether every answer has been queued, and nothing else.
+    pub fn is_one_answer(&self) -> bool {
+        let queue = self.lock();
+        queue.closed && queue.frames.len() == 1 && queue.frames[0].is_answer
+    }
+
+    /// Whether those who fill it wait for its reader.
+    pub fn holds_up(&self) -> bool {
+        self.shape == Shape::Lines
     }
 
     /// Queues one frame given as text.
@@ -184,7 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_come_out_whole_and_in_order() {
-        let outbox = Outbox::new(1 << 20);
+        let outbox = Outbox::lines(1 << 20);
         let large = Bytes::from(vec![b'x'; 3 * SHARE_FROM]);
         outbox.send_text("one").unwrap();
         outbox.send(&[Piece::Text("<"), Piece::Slice(&large, 1, large.len()), Piece::Text(">")]).unwrap();
@@ -201,7 +364,7 @@ mod tests {
 
     #[tokio::test]
     async fn producers_wait_for_a_slow_reader() {
-        let outbox = Outbox::new(10);
+        let outbox = Outbox::lines(10);
         outbox.send_text("0123456789").unwrap();
         assert!(outbox.is_full());
         let (near, mut far) = tokio::io::duplex(4);
@@ -220,8 +383,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn answers_end_with_the_last_of_them() {
+        let outbox = Outbox::answers(1 << 20, 2);
+        let large = Bytes::from(vec![b'x'; 3 * SHARE_FROM]);
+        outbox.send_text("progress").unwrap();
+        outbox.answer(&[Piece::Text("<"), Piece::Slice(&large, 0, large.len()), Piece::Text(">")]).unwrap();
+        assert!(!outbox.is_closed());
+        outbox.give_up_answer();
+        assert_eq!(outbox.send_text("late"), Err(Closed));
+        assert_eq!(outbox.next().await.unwrap().into_bytes(), "progress");
+        let answer = outbox.next().await.unwrap();
+        assert!(answer.is_answer);
+        assert_eq!(answer.into_bytes(), format!("<{}>", "x".repeat(large.len())));
+        assert_eq!(outbox.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_loses_its_answers_and_holds_nobody_up() {
+        let outbox = Outbox::answers(10, 1);
+        outbox.send_text("12345678901").unwrap();
+        outbox.send_text("one too many").unwrap();
+        assert_eq!(outbox.send_text("after"), Err(Closed));
+        assert_eq!(outbox.next().await, None);
+        let news = Outbox::news(10);
+        for text in ["first", "second", "third"] {
+            news.send_text(text).unwrap();
+        }
+        assert_eq!(news.next().await.unwrap().into_bytes(), "third");
+    }
+
+    #[tokio::test]
     async fn a_reader_that_is_gone_lets_producers_go_on() {
-        let outbox = Outbox::new(1);
+        let outbox = Outbox::lines(1);
         outbox.send_text("to nobody").unwrap();
         let (near, far) = tokio::io::duplex(4);
         drop(far);
