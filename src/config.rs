@@ -7,6 +7,7 @@
 //! such strings. A `~/` written at the start of `command`, `cwd`, an argument or `state_dir` is the home folder.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::name::SourceId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub relay: RelayConfig,
+    pub http: HttpConfig,
     /// Sorted by id.
     pub sources: Vec<SourceEntry>,
     /// Sorted by id; those with faults are left out, and their tools stay in the drawers of their sources.
@@ -39,6 +41,49 @@ pub struct RelayConfig {
     pub max_message_bytes: usize,
     /// How many sources may be starting at once.
     pub max_starting: usize,
+}
+
+/// Where clients connect over HTTP, and who may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    pub listen: SocketAddr,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    /// How long a session is kept that nobody uses.
+    pub session_idle: Duration,
+    /// Sorted by id; those with faults are left out.
+    pub credentials: Vec<Credential>,
+    /// Nobody connects without a credential.
+    pub is_guarded: bool,
+}
+
+/// `[credential.ID]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// As a source's id is.
+    pub id: SourceId,
+    pub token_sha256: [u8; 32],
+    pub grant: Grant,
+}
+
+/// Without the digest of its token.
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credential").field("id", &self.id).field("grant", &self.grant).finish_non_exhaustive()
+    }
+}
+
+/// What a credential may see and call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Globs of sources; `None` = all.
+    pub sources: Option<Vec<String>>,
+    pub read_only: bool,
+    /// `source/tool` globs; empty = everything.
+    pub allow: Vec<String>,
+    /// `source/tool` globs; deny wins.
+    pub deny: Vec<String>,
+    pub exposure: Option<Exposure>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -237,6 +282,7 @@ impl SourceEntry {
 
 pub use check::check;
 pub use fault::{Fault, Unreadable};
+pub use http::address;
 pub use launch::{Resolved, SAFE_ENV};
 pub use lookup::{ExpandError, Expanded, Lookup, Problem};
 pub use schema::schema;
@@ -247,6 +293,7 @@ mod check;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fault;
+mod http;
 pub mod keys;
 mod launch;
 mod lookup;

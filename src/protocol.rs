@@ -40,6 +40,8 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 pub const INTERNAL_ERROR: i64 = -32603;
+/// A header of a request is missing, or says something else than its body (SEP-2243).
+pub const HEADER_MISMATCH: i64 = -32020;
 /// The revision asked for is not spoken here; `data` has `supported` and `requested`.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// The modern errors that tell a modern peer: header mismatch, missing capability, unsupported version.

@@ -1,5 +1,11 @@
 //! Owns the fronts: how clients' bytes come in and go out.
-//! It does not look into a message; that is the session's.
+//! It does not decide what is answered; that is the session's.
 
+mod endpoint;
+mod events;
+mod guard;
+mod headers;
+pub mod http;
 pub mod pipes;
+mod sessions;
 pub mod stdio;

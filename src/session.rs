@@ -261,6 +261,17 @@ impl Session {
         }
     }
 
+    /// Whether nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.in_flight.is_empty() && state.listens.is_empty()
+    }
+
+    /// It is told nothing more.
+    pub fn close(&self) {
+        self.news.close();
+    }
+
     /// Notes a request as in flight; refuses an id that is in flight already.
     fn begin(&self, exchange: &Exchange, work: Work) -> bool {
         let mut state = self.lock();

@@ -21,6 +21,21 @@ impl Principal {
     pub fn local() -> Self {
         Self("local".into())
     }
+
+    /// Whoever connects over HTTP where no credential is asked for.
+    pub fn anonymous() -> Self {
+        Self("http".into())
+    }
+
+    /// The owner of a credential of the configuration.
+    pub fn credential(id: &str) -> Self {
+        Self(format!("credential:{id}").into())
+    }
+
+    /// The id of its credential in the configuration, if it has one.
+    pub fn credential_id(&self) -> Option<&str> {
+        self.0.strip_prefix("credential:")
+    }
 }
 
 /// Where the newest snapshot is always found. Cheap to clone.

@@ -11,7 +11,7 @@ pub mod salvage;
 pub use line::{Line, LineReader};
 pub use message::{Kind, Message, Span, Unreadable};
 pub use object::Object;
-pub use outbox::{Closed, Frame, Outbox, Piece};
+pub use outbox::{Closed, Frame, Outbox, Piece, Role};
 
 use std::borrow::Cow;
 

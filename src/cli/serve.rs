@@ -1,10 +1,14 @@
-//! `toolrelay serve`: the relay on stdin and stdout.
+//! `toolrelay serve`: the relay on stdin and stdout, or over HTTP.
+
+use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tokio_util::sync::CancellationToken;
 
 use super::{Common, Failure, setup};
-use crate::config::Exposure;
+use crate::config::{self, Exposure};
+use crate::relay::Built;
+use crate::serve::http::{CannotServe, Front, PATH};
 use crate::serve::{pipes, stdio};
 
 #[derive(clap::Args)]
@@ -12,6 +16,10 @@ pub struct Arguments {
     /// What the client sees at first, instead of what the configuration says
     #[arg(long, env = "TOOLRELAY_EXPOSURE", value_parser = exposures())]
     exposure: Option<Exposure>,
+    /// Serve many clients over HTTP instead of one on stdin and stdout [default ADDR: `listen` in [http], else
+    /// 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1)]
+    http: Option<Option<String>>,
 }
 
 /// The exposures, by the names they have in `sources.toml`.
@@ -27,28 +35,67 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     if let Some(exposure) = arguments.exposure {
         config.relay.exposure = exposure;
     }
+    let address = match &arguments.http {
+        None => None,
+        Some(None) => Some(config.http.listen),
+        Some(Some(text)) => Some(config::address(text).ok_or_else(|| {
+            let hint = "write an address and a port, as in `--http 127.0.0.1:7420`; port 0 takes a free one";
+            Failure::usage(format!("`{text}` is no address with a port"), hint)
+        })?),
+    };
     let built = setup::build(config);
     let runtime = setup::runtime()?;
-    let served = runtime.block_on(async {
-        let stop = CancellationToken::new();
-        tokio::spawn(cancel_on_signal(stop.clone()));
-        let streams = pipes::input().and_then(|input| pipes::output().map(|output| (input, output)));
-        let (input, output) = streams.map_err(|error| {
-            Failure::run(
-                format!("stdin or stdout cannot be used: {error}"),
-                "start toolrelay from an MCP client, or with both piped",
-            )
-        })?;
-        tokio::spawn(cancel_on_closed_output(stop.clone()));
-        let relay = built.spawn();
-        let last_writes =
-            stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
-        tokio::join!(last_writes, relay.drain());
-        Ok(())
-    });
+    let served = match address {
+        None => runtime.block_on(over_stdio(built)),
+        Some(address) => runtime.block_on(over_http(built, address)),
+    };
     // Reading a terminal cannot be broken off.
     runtime.shutdown_background();
     served
+}
+
+async fn over_stdio(built: Built) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(stop.clone()));
+    let streams = pipes::input().and_then(|input| pipes::output().map(|output| (input, output)));
+    let (input, output) = streams.map_err(|error| {
+        Failure::run(
+            format!("stdin or stdout cannot be used: {error}"),
+            "start toolrelay from an MCP client, or with both piped",
+        )
+    })?;
+    tokio::spawn(cancel_on_closed_output(stop.clone()));
+    let relay = built.spawn();
+    let last_writes =
+        stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
+    tokio::join!(last_writes, relay.drain());
+    Ok(())
+}
+
+/// A first signal ends the relay once what is in flight is answered, a second one at once.
+async fn over_http(built: Built, address: SocketAddr) -> Result<(), Failure> {
+    let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+    let relay = built.spawn();
+    let front = match Front::bind(&relay.config, address, relay.surroundings()).await {
+        Ok(front) => front,
+        Err(error) => {
+            relay.drain().await;
+            let (text, hint) = (error.to_string(), error.hint().to_owned());
+            return Err(match error {
+                CannotServe::Unguarded(_) => Failure::Config { error: text, hint },
+                CannotServe::Bind(..) => Failure::run(text, hint),
+            });
+        }
+    };
+    tracing::info!("listening on http://{}{PATH}", front.address());
+    let (first, second) = (stop.clone(), hurry.clone());
+    tokio::spawn(async move {
+        cancel_on_signal(first).await;
+        cancel_on_signal(second).await;
+    });
+    front.serve(stop, hurry).await;
+    relay.drain().await;
+    Ok(())
 }
 
 /// Cancels `stop` when the client cannot be answered any more, though its end of the input is still open.

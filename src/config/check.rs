@@ -14,7 +14,7 @@ use super::read::Reader;
 use super::source::{self, Repeated};
 use super::toolset;
 use super::values::{Span, Values};
-use super::{Config, Exposure, RelayConfig};
+use super::{Config, Exposure, RelayConfig, http};
 
 const SOURCE_TABLES: &str = "sources are tables named `[source.NAME]`";
 
@@ -36,7 +36,13 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
         Some(DeValue::Table(table)) => toolset::all(&mut reader, table, &repeated, &sources),
         _ => Vec::new(),
     };
-    Ok(Config { relay, sources, toolsets, faults: reader.faults.into_sorted() })
+    let mut http = http::http(&mut reader, &tree);
+    if let Some(DeValue::Table(table)) = tree.get("credential").map(Spanned::get_ref) {
+        // With faults in all of them, nobody may connect: never everybody.
+        http.is_guarded = true;
+        http.credentials = http::credentials(&mut reader, table, &repeated, &sources);
+    }
+    Ok(Config { relay, http, sources, toolsets, faults: reader.faults.into_sorted() })
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -80,7 +86,7 @@ fn table_at(text: &str, offset: usize) -> Option<(&'static str, String)> {
     for line in text[..line_end].lines().rev().filter(|line| line.trim_start().starts_with('[')) {
         let Ok(header) = DeTable::parse(line.trim_end()) else { continue };
         let (name, value) = header.get_ref().iter().next()?;
-        let table = ["source", "toolset"].into_iter().find(|table| name.get_ref() == table)?;
+        let table = ["source", "toolset", "credential"].into_iter().find(|table| name.get_ref() == table)?;
         let (id, _) = value.get_ref().as_table()?.iter().next()?;
         return Some((table, id.get_ref().to_string()));
     }
@@ -140,6 +146,8 @@ fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {
                 let hint = match word {
                     "source" => SOURCE_TABLES,
                     "toolset" => toolset::TABLES,
+                    "credential" => http::CREDENTIAL_TABLES,
+                    "http" => "write `[http]` on a line of its own",
                     _ => "write `[relay]` on a line of its own",
                 };
                 reader.mistyped(&path, &name.span(), "a table", value.get_ref(), hint.to_owned());
@@ -192,7 +200,7 @@ mod tests {
             ("mcpServers = {}", "mcpServers: unknown table; hint: sources are tables named `[source.NAME]`"),
             ("[servers.a]\ncommand = 'x'", "servers: unknown table; hint: sources are tables named `[source.NAME]`"),
             ("[realy]", "realy: unknown table; hint: did you mean `relay`?"),
-            ("[x]", "x: unknown table; hint: the tables are `relay`, `source` and `toolset`"),
+            ("[x]", "x: unknown table; hint: the tables are `relay`, `source`, `toolset`, `http` and `credential`"),
             ("exposure = 'eager'", "exposure: unknown key; hint: `exposure` belongs into the table `[relay]`"),
             ("relay = 1", "relay: expected a table, found a whole number; hint: write `[relay]` on a line of its own"),
             (
@@ -203,15 +211,10 @@ mod tests {
                 "toolset = []",
                 "toolset: expected a table, found a list; hint: toolsets are tables named `[toolset.NAME]`",
             ),
+            ("http = 1", "http: expected a table, found a whole number; hint: write `[http]` on a line of its own"),
             (
-                "[http]\nlisten = ''",
-                "http: serving over HTTP is not in this version yet; hint: remove this table; clients start `toolrelay \
-                 serve` over stdio",
-            ),
-            (
-                "[credential.ci]",
-                "credential: credentials for HTTP clients are not in this version yet; hint: remove this table; over \
-                 stdio only the local user connects",
+                "credential = 1",
+                "credential: expected a table, found a whole number; hint: credentials are tables named `[credential.NAME]`",
             ),
         ] {
             assert_eq!(faults(text), [format!("1: {told}")], "{text}");

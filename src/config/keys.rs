@@ -38,6 +38,8 @@ pub enum Kind {
     Globs,
     /// A list of `source/tool` globs.
     PairGlobs,
+    /// A list of names, none empty.
+    Names,
     /// A string expanded when the source is launched.
     Template,
     /// A list of strings expanded when the source is launched.
@@ -279,21 +281,65 @@ pub static TOOLSET: &[Key] = &[
     ),
 ];
 
+/// Where `serve --http` listens if nothing is said.
+pub const LISTEN: &str = "127.0.0.1:7420";
+
+/// The keys of `[http]`.
+pub static HTTP: &[Key] = &[
+    key(
+        "listen",
+        Kind::Text,
+        Standard::Word(LISTEN),
+        "The address and port of `serve --http`. Anything but the loopback interface needs a `[credential.ID]`.",
+    ),
+    key(
+        "allowed_hosts",
+        Kind::Names,
+        Standard::EmptyList,
+        "Names that clients may reach the relay by, beyond those of the loopback interface and its own address; `*` = all.",
+    ),
+    key(
+        "allowed_origins",
+        Kind::Names,
+        Standard::EmptyList,
+        "Origins of web pages that may connect, as in `https://app.example`, beyond those of the loopback interface; `*` = all.",
+    ),
+    key(
+        "session_idle_secs",
+        Kind::Whole { min: 1, max: SECS_MAX },
+        Standard::Whole(3600),
+        "How long the session of a client is kept that neither asks nor listens.",
+    ),
+];
+
+/// The keys of `[credential.ID]`.
+pub static CREDENTIAL: &[Key] = &[
+    key("token", Kind::Template, Standard::Unset, "What the client sends as `Authorization: Bearer TOKEN`."),
+    key("token_sha256", Kind::Text, Standard::Unset, "The SHA-256 of the token instead, in hexadecimal."),
+    key("sources", Kind::Globs, Standard::Unset, "Globs of the sources it may see; not set = all."),
+    key("read_only", Kind::Bool, Standard::Bool(false), "Withhold every tool that may change something."),
+    key("allow", Kind::PairGlobs, Standard::EmptyList, "`source/tool` globs of the tools it may see; empty = all."),
+    key(
+        "deny",
+        Kind::PairGlobs,
+        Standard::EmptyList,
+        "`source/tool` globs of the tools to withhold; wins over `allow`.",
+    ),
+    key(
+        "exposure",
+        Kind::Word { works: &["toolsets", "progressive", "lazy", "meta-only", "eager"] },
+        Standard::Unset,
+        "What it sees at first; not set = as `[relay]` says.",
+    ),
+];
+
 /// The tables at the top of the file; what is planned is refused.
 pub static TOP: &[Key] = &[
     key("relay", Kind::Anything, Standard::EmptyTable, "The relay itself."),
     key("source", Kind::Anything, Standard::EmptyTable, "The sources, one table each: `[source.ID]`."),
     key("toolset", Kind::Anything, Standard::EmptyTable, "Toolsets of chosen tools, one table each: `[toolset.ID]`."),
-    planned(
-        "http",
-        "serving over HTTP is not in this version yet",
-        "remove this table; clients start `toolrelay serve` over stdio",
-    ),
-    planned(
-        "credential",
-        "credentials for HTTP clients are not in this version yet",
-        "remove this table; over stdio only the local user connects",
-    ),
+    key("http", Kind::Anything, Standard::EmptyTable, "Where clients connect over HTTP, with `serve --http`."),
+    key("credential", Kind::Anything, Standard::EmptyTable, "Who may connect over HTTP: `[credential.ID]`."),
 ];
 
 /// What other programs call these things, and the remedy.
@@ -335,7 +381,7 @@ impl Kind {
             Self::Text | Self::Folder | Self::Word { .. } | Self::Template | Self::Prefix => "a string",
             Self::Bool => "true or false",
             Self::Whole { .. } => "a whole number",
-            Self::Words { .. } | Self::Globs | Self::PairGlobs | Self::Templates => "a list of strings",
+            Self::Words { .. } | Self::Globs | Self::PairGlobs | Self::Names | Self::Templates => "a list of strings",
             Self::Env => "a table of strings",
             Self::Inherit => "a list of strings or `true`",
             Self::Tools | Self::Categories => "a table",
@@ -358,7 +404,7 @@ impl Kind {
             },
             Self::Words { must, .. } => format!("[{must:?}]"),
             Self::PairGlobs => "[\"source/tool\"]".to_owned(),
-            Self::Globs | Self::Templates => "[\"...\"]".to_owned(),
+            Self::Globs | Self::Names | Self::Templates => "[\"...\"]".to_owned(),
             Self::Env => "{ NAME = \"...\" }".to_owned(),
             Self::Inherit => "[\"NAME\"]".to_owned(),
             Self::Categories => "{ NAME = { tools = [\"...\"] } }".to_owned(),

@@ -78,7 +78,7 @@ impl Reader<'_> {
             (Kind::Folder, DeValue::String(text)) => self.folder(place, &at, text),
             (Kind::Template, DeValue::String(text)) => self.template(&place.path, &at, text, true).map(Value::Template),
             (
-                Kind::Templates | Kind::Globs | Kind::PairGlobs | Kind::Words { .. } | Kind::Inherit,
+                Kind::Templates | Kind::Globs | Kind::PairGlobs | Kind::Names | Kind::Words { .. } | Kind::Inherit,
                 DeValue::Array(items),
             ) => self.list(place, &at, items),
             (Kind::Env, DeValue::Table(table)) => self.env(place, table),
@@ -228,6 +228,7 @@ impl Reader<'_> {
         let text = self.text(path, at, text)?;
         let wrong = match kind {
             Kind::Globs => text.is_empty().then_some(("the glob is empty", "write `*` for every tool, or remove it")),
+            Kind::Names => text.trim().is_empty().then_some(("the name is empty", "write it, or remove it")),
             Kind::PairGlobs => match text.split_once('/') {
                 Some((source, tool)) if !source.is_empty() && !tool.is_empty() => None,
                 _ => Some(("the glob does not name a source and a tool", "write `source/tool`, as in `notes/search`")),

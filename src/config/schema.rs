@@ -2,12 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{CATEGORY, CATEGORY_MAX, Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL, TOOLSET};
+use super::keys::{
+    CATEGORY, CATEGORY_MAX, CREDENTIAL, HTTP, Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL, TOOLSET,
+};
 
 /// The JSON Schema (draft 2020-12) of `sources.toml`. Keys that are planned are not in it.
 pub fn schema() -> Value {
     let mut source = section(SOURCE, "One source: a program that speaks MCP over stdio.");
     source["required"] = json!(["command"]);
+    let mut credential = section(CREDENTIAL, "Who may connect over HTTP, and what they may see.");
+    credential["oneOf"] = json!([{"required": ["token"]}, {"required": ["token_sha256"]}]);
     let ids = json!({"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"});
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -29,8 +33,16 @@ pub fn schema() -> Value {
                 "propertyNames": ids,
                 "additionalProperties": {"$ref": "#/$defs/toolset"},
             },
+            "http": section(HTTP, "Where clients connect over HTTP, with `serve --http`."),
+            "credential": {
+                "description": "Who may connect over HTTP, by id.",
+                "type": "object",
+                "propertyNames": ids,
+                "additionalProperties": {"$ref": "#/$defs/credential"},
+            },
         },
         "$defs": {
+            "credential": credential,
             "source": source,
             "category": chosen(CATEGORY, "One kind of tools of a source."),
             "toolset": chosen(TOOLSET, "A toolset of chosen tools, of one source or several."),
@@ -88,7 +100,7 @@ fn of_kind(kind: Kind) -> Value {
             "items": {"type": "string", "enum": works},
             "anyOf": [{"maxItems": 0}, {"contains": {"const": must}}],
         }),
-        Kind::Globs => json!({"type": "array", "items": {"type": "string", "minLength": 1}}),
+        Kind::Globs | Kind::Names => json!({"type": "array", "items": {"type": "string", "minLength": 1}}),
         Kind::PairGlobs => json!({"type": "array", "items": {"type": "string", "pattern": "^[^/]+/.+$"}}),
         Kind::Templates => json!({"type": "array", "items": {"type": "string"}}),
         Kind::Env => json!({

@@ -86,7 +86,10 @@ fn what_is_not_written_has_its_default() {
             era: EraChoice::Auto,
         }
     );
-    assert_eq!(read(""), Config { relay: config.relay, sources: vec![], toolsets: vec![], faults: vec![] });
+    assert_eq!(
+        read(""),
+        Config { relay: config.relay, http: config.http, sources: vec![], toolsets: vec![], faults: vec![] }
+    );
 }
 
 #[test]

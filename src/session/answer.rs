@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{CallError, ErrorKind};
 use crate::protocol::{self, Era};
-use crate::wire::{Message, Object, Outbox, Piece, Span, quoted};
+use crate::wire::{Message, Object, Outbox, Piece, Role, Span, quoted};
 
 /// `resultType` values a client can be given (SEP-2322).
 const RESULT_TYPES: &[&str] = &["complete", "input_required"];
@@ -28,13 +28,16 @@ impl Exchange {
     /// Answers with a result; `members` is the text of an object.
     pub fn result(&self, object: &str) {
         let text = if self.modern { with_result_type(object) } else { object.to_owned() };
-        self.frame(&[
-            Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
-            Piece::Text(&self.id),
-            Piece::Text(",\"result\":"),
-            Piece::Text(&text),
-            Piece::Text("}"),
-        ]);
+        self.frame(
+            &[
+                Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
+                Piece::Text(&self.id),
+                Piece::Text(",\"result\":"),
+                Piece::Text(&text),
+                Piece::Text("}"),
+            ],
+            Role::Result,
+        );
     }
 
     /// Answers with a JSON-RPC error.
@@ -45,11 +48,11 @@ impl Exchange {
             self.id,
             quoted(message)
         );
-        self.frame(&[Piece::Text(&text)]);
+        self.frame(&[Piece::Text(&text)], Role::Error);
     }
 
-    fn frame(&self, pieces: &[Piece<'_>]) {
-        if self.out.answer(pieces).is_err() {
+    fn frame(&self, pieces: &[Piece<'_>], role: Role) {
+        if self.out.answer(pieces, role).is_err() {
             tracing::debug!("client is gone, answer dropped");
         }
     }
@@ -77,17 +80,17 @@ impl Exchange {
     pub fn pass_on(&self, reply: &Message, from: Era) {
         if let Some(error) = reply.error {
             if reply.text(error).starts_with('{') {
-                return self.pass_member(reply, "error", error);
+                return self.pass_member(reply, "error", error, Role::Error);
             }
             let text = format!("the source answered with an error that is no object: {}", reply.text(error));
             return self.error(protocol::INTERNAL_ERROR, &text, None);
         }
         let result = reply.result.expect("BUG: a reply has a result or an error");
         if from == Era::Legacy && !self.modern {
-            return self.pass_member(reply, "result", result);
+            return self.pass_member(reply, "result", result, Role::Result);
         }
         let Some(object) = Object::parse(reply.text(result)) else {
-            return self.pass_member(reply, "result", result);
+            return self.pass_member(reply, "result", result, Role::Result);
         };
         let kind = object.string("resultType").map(|kind| kind.into_owned());
         match kind.as_deref() {
@@ -105,17 +108,20 @@ impl Exchange {
     }
 
     /// The reply with the client's id in place of the relay's.
-    fn pass_member(&self, reply: &Message, name: &str, value: Span) {
+    fn pass_member(&self, reply: &Message, name: &str, value: Span, role: Role) {
         let place = reply.id.expect("BUG: a reply has an id");
         if reply.regular {
-            return self.frame(&[
-                Piece::Slice(&reply.line, 0, place.start),
-                Piece::Text(&self.id),
-                Piece::Slice(&reply.line, place.end, reply.line.len()),
-            ]);
+            return self.frame(
+                &[
+                    Piece::Slice(&reply.line, 0, place.start),
+                    Piece::Text(&self.id),
+                    Piece::Slice(&reply.line, place.end, reply.line.len()),
+                ],
+                role,
+            );
         }
         let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"{name}\":", self.id);
-        self.frame(&[Piece::Text(&head), Piece::Slice(&reply.line, value.start, value.end), Piece::Text("}")]);
+        self.frame(&[Piece::Text(&head), Piece::Slice(&reply.line, value.start, value.end), Piece::Text("}")], role);
     }
 
     /// A result between eras: `resultType` put in or taken out, hop-owned `_meta` taken out, all else as it came.
@@ -149,7 +155,7 @@ impl Exchange {
             pieces.push(text);
         }
         pieces.push(Piece::Text("}}"));
-        self.frame(&pieces);
+        self.frame(&pieces, Role::Result);
     }
 }
 

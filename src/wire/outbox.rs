@@ -27,8 +27,17 @@ pub enum Piece<'a> {
 pub struct Frame {
     /// The frame's text, in parts; no line end in it and none behind it.
     pub parts: Vec<Bytes>,
-    /// It answers a request.
-    pub is_answer: bool,
+    pub role: Role,
+}
+
+/// What a frame is to the request it belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// No answer: progress, news, a question.
+    #[default]
+    Notice,
+    Result,
+    Error,
 }
 
 impl Frame {
@@ -99,8 +108,8 @@ impl Queue {
         self.tail.extend_from_slice(b"\n");
     }
 
-    fn add_frame(&mut self, pieces: &[Piece<'_>], is_answer: bool) {
-        let mut frame = Frame { parts: Vec::with_capacity(1), is_answer };
+    fn add_frame(&mut self, pieces: &[Piece<'_>], role: Role) {
+        let mut frame = Frame { parts: Vec::with_capacity(1), role };
         let mut text = BytesMut::new();
         for piece in pieces {
             match *piece {
@@ -170,15 +179,15 @@ impl Outbox {
 
     /// Queues one frame, whole.
     pub fn send(&self, pieces: &[Piece<'_>]) -> Result<(), Closed> {
-        self.queue(pieces, false)
+        self.queue(pieces, Role::Notice)
     }
 
-    /// Queues the frame that answers a request.
-    pub fn answer(&self, pieces: &[Piece<'_>]) -> Result<(), Closed> {
-        self.queue(pieces, true)
+    /// Queues the frame that answers a request, with a result or an error.
+    pub fn answer(&self, pieces: &[Piece<'_>], role: Role) -> Result<(), Closed> {
+        self.queue(pieces, role)
     }
 
-    fn queue(&self, pieces: &[Piece<'_>], is_answer: bool) -> Result<(), Closed> {
+    fn queue(&self, pieces: &[Piece<'_>], role: Role) -> Result<(), Closed> {
         let mut queue = self.lock();
         if queue.closed {
             return Err(Closed);
@@ -188,14 +197,14 @@ impl Outbox {
             Shape::Answers if queue.bytes > self.limit => {
                 *queue = Queue { closed: true, ..Queue::default() };
             }
-            _ => queue.add_frame(pieces, is_answer),
+            _ => queue.add_frame(pieces, role),
         }
         if self.shape == Shape::News {
             while queue.bytes > self.limit && queue.frames.len() > 1 {
                 queue.drop_oldest();
             }
         }
-        if is_answer {
+        if role != Role::Notice {
             self.count_answer(&mut queue);
         }
         drop(queue);
@@ -231,12 +240,6 @@ impl Outbox {
             }
             self.filled.notified().await;
         }
-    }
-
-    /// Whether every answer has been queued, and nothing else.
-    pub fn is_one_answer(&self) -> bool {
-        let queue = self.lock();
-        queue.closed && queue.frames.len() == 1 && queue.frames[0].is_answer
     }
 
     /// Whether those who fill it wait for its reader.
@@ -387,13 +390,15 @@ mod tests {
         let outbox = Outbox::answers(1 << 20, 2);
         let large = Bytes::from(vec![b'x'; 3 * SHARE_FROM]);
         outbox.send_text("progress").unwrap();
-        outbox.answer(&[Piece::Text("<"), Piece::Slice(&large, 0, large.len()), Piece::Text(">")]).unwrap();
+        outbox
+            .answer(&[Piece::Text("<"), Piece::Slice(&large, 0, large.len()), Piece::Text(">")], Role::Result)
+            .unwrap();
         assert!(!outbox.is_closed());
         outbox.give_up_answer();
         assert_eq!(outbox.send_text("late"), Err(Closed));
         assert_eq!(outbox.next().await.unwrap().into_bytes(), "progress");
         let answer = outbox.next().await.unwrap();
-        assert!(answer.is_answer);
+        assert_eq!(answer.role, Role::Result);
         assert_eq!(answer.into_bytes(), format!("<{}>", "x".repeat(large.len())));
         assert_eq!(outbox.next().await, None);
     }

@@ -1,0 +1,422 @@
+//! Owns the MCP endpoint over HTTP: each request's era, session and stream, and the status it is answered with.
+//! What is answered is the session's affair.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use serde_json::value::RawValue;
+
+use super::sessions::{Held, InUse, Sessions, Single};
+use super::{events, headers};
+use crate::config::HttpConfig;
+use crate::protocol;
+use crate::session::{self, Refusal, Session, Surroundings};
+use crate::snapshot::Principal;
+use crate::wire::{self, Frame, Kind, Message, Object, Outbox, Role, Unreadable, quoted};
+
+/// What one client may leave unread before its stream is closed.
+const UNREAD_LIMIT: usize = 8 * 1024 * 1024;
+/// How long an answer may take before a stream is begun for it.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// How long a body may pause on its way in.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// The endpoint, shared by all connections.
+pub struct Endpoint {
+    pub around: Surroundings,
+    pub config: HttpConfig,
+    pub bound: SocketAddr,
+    pub max_message: usize,
+    pub sessions: Arc<Sessions>,
+}
+
+/// Which kinds of answers a client takes.
+#[derive(Clone, Copy)]
+struct Accepts {
+    json: bool,
+    events: bool,
+}
+
+/// How a request is followed up once its stream has begun.
+enum Follow {
+    /// The stream is the request: when it breaks, nobody waits any more.
+    Modern(Single),
+    /// The stream can be taken up again.
+    Legacy(Arc<Held>, InUse),
+}
+
+impl Endpoint {
+    /// POST: one message, or a batch of the one revision that has them.
+    pub async fn post(self: Arc<Self>, parts: Parts, body: Body, principal: Principal) -> Response {
+        if let Some(kind) = parts.headers.get(CONTENT_TYPE)
+            && !media_type(kind).eq_ignore_ascii_case("application/json")
+        {
+            let text = "the body must be JSON: send `Content-Type: application/json`";
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, protocol::INVALID_REQUEST, text);
+        }
+        let bytes = match self.read(&parts.headers, body).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return refusal,
+        };
+        let size = bytes.clone();
+        match wire::handle(size, Message::parse).await {
+            Ok(message) => self.message(parts, message, principal).await,
+            Err((Unreadable::Batch, bytes)) => self.batch(parts, bytes, principal).await,
+            Err((why, bytes)) => {
+                let id = wire::salvage::salvage_id(&bytes, &bytes).unwrap_or("null");
+                let code = match why {
+                    Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
+                    _ => protocol::PARSE_ERROR,
+                };
+                let text = format!("{why}: the body must be one JSON-RPC message");
+                error(StatusCode::BAD_REQUEST, id, &Refusal { code, text, data: None })
+            }
+        }
+    }
+
+    async fn message(self: Arc<Self>, parts: Parts, message: Message, principal: Principal) -> Response {
+        let method = message.method_name();
+        let version = parts.headers.get(headers::VERSION).map(|value| value.as_bytes());
+        let is_legacy_version = |version: &[u8]| protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version);
+        let modern = method != "initialize"
+            && (method == "server/discover"
+                || says_version(&message)
+                || version.is_some_and(|version| !is_legacy_version(version)));
+        if modern {
+            return self.modern(&parts, message, principal).await;
+        }
+        if method == "initialize" && message.kind == Kind::Request {
+            return match self.sessions.begin(&self.around, principal) {
+                Ok(held) => {
+                    let id = HeaderValue::from_str(&held.id).expect("BUG: an id is hexadecimal");
+                    let mut response = self.legacy(&parts, message, held).await;
+                    response.headers_mut().insert(headers::SESSION, id);
+                    response
+                }
+                Err(full) => refuse(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    protocol::INTERNAL_ERROR,
+                    &format!("{full}: try again later, or end sessions with DELETE"),
+                ),
+            };
+        }
+        match self.held(&parts.headers, &principal) {
+            Ok(held) => self.legacy(&parts, message, held).await,
+            Err(response) => response,
+        }
+    }
+
+    /// The session that a request of a legacy client belongs to.
+    fn held(&self, headers: &HeaderMap, principal: &Principal) -> Result<Arc<Held>, Response> {
+        let Some(id) = headers.get(headers::SESSION) else {
+            let text = "header `Mcp-Session-Id` is missing: send `initialize` first, and the id it is answered with from \
+                        then on";
+            return Err(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text));
+        };
+        if let Some(version) = headers.get(headers::VERSION)
+            && !protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version.as_bytes())
+        {
+            let text = format!("header `MCP-Protocol-Version` must be one of {}", protocol::LEGACY.join(", "));
+            return Err(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text));
+        }
+        let found = id.to_str().ok().and_then(|id| self.sessions.get(id, principal));
+        found.ok_or_else(|| {
+            let text = "there is no such session (any more): send `initialize` again";
+            refuse(StatusCode::NOT_FOUND, protocol::INVALID_REQUEST, text)
+        })
+    }
+
+    async fn modern(&self, parts: &Parts, message: Message, principal: Principal) -> Response {
+        match message.kind {
+            Kind::Notification => return StatusCode::ACCEPTED.into_response(),
+            Kind::Reply => {
+                let text = "a client of 2026-07-28 answers with a request of its own, which repeats the first one";
+                return refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text);
+            }
+            Kind::Request => {}
+        }
+        let method = message.method_name().into_owned();
+        let checked = headers::check(&parts.headers, &message, &self.around.control.snapshots.now());
+        let checked = checked.and_then(|()| match session::is_modern(&message, &method) {
+            Ok(true) if says_version(&message) => Ok(()),
+            Ok(_) => {
+                let text = format!("`params._meta.{}` is missing", protocol::META_VERSION);
+                Err(Refusal { code: protocol::INVALID_PARAMS, text, data: None })
+            }
+            Err(refusal) => Err(refusal),
+        });
+        if let Err(refusal) = checked {
+            return error(StatusCode::BAD_REQUEST, message.id_text().unwrap_or("null"), &refusal);
+        }
+        let out = Outbox::answers(UNREAD_LIMIT, 1);
+        let session = Session::new(self.around.clone(), principal, out.clone());
+        let mut single = self.sessions.add_single(session.clone());
+        if method == "subscriptions/listen" {
+            single.tell_changes(&self.around);
+        }
+        submit(&session, message, &out).await;
+        respond(out, accepts(&parts.headers), Follow::Modern(single)).await
+    }
+
+    async fn legacy(&self, parts: &Parts, message: Message, held: Arc<Held>) -> Response {
+        let in_use = held.use_it();
+        let is_request = message.kind == Kind::Request;
+        let out = Outbox::answers(UNREAD_LIMIT, 1);
+        submit(&held.session, message, &out).await;
+        if !is_request {
+            return StatusCode::ACCEPTED.into_response();
+        }
+        respond(out, accepts(&parts.headers), Follow::Legacy(held, in_use)).await
+    }
+
+    async fn batch(self: Arc<Self>, parts: Parts, bytes: Bytes, principal: Principal) -> Response {
+        let held = match self.held(&parts.headers, &principal) {
+            Ok(held) => held,
+            Err(response) => return response,
+        };
+        let messages: Vec<&RawValue> = serde_json::from_slice(&bytes).unwrap_or_default();
+        if !held.session.takes_batches() || messages.is_empty() {
+            let text = format!("a batch of messages must not be empty, and only {} has them", protocol::WITH_BATCHES);
+            return refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text);
+        }
+        let in_use = held.use_it();
+        let parsed = messages.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
+        let parsed: Vec<_> = parsed.collect();
+        let is_answered = |part: &&Result<Message, _>| !matches!(part, Ok(message) if message.kind != Kind::Request);
+        let answers = parsed.iter().filter(is_answered).count();
+        let out = Outbox::answers(UNREAD_LIMIT, answers);
+        for part in parsed {
+            match part {
+                Ok(message) => submit(&held.session, message, &out).await,
+                Err((why, part)) => held.session.unreadable(&why, &part, &out),
+            }
+        }
+        if answers == 0 {
+            return StatusCode::ACCEPTED.into_response();
+        }
+        respond(out, accepts(&parts.headers), Follow::Legacy(held, in_use)).await
+    }
+
+    /// GET: the stream of what belongs to no request, or a stream that broke.
+    pub fn get(&self, parts: &Parts, principal: &Principal) -> Response {
+        if !parts.headers.contains_key(headers::SESSION) {
+            return not_allowed();
+        }
+        if !accepts(&parts.headers).events {
+            let text = "a stream of events is all there is here: send `Accept: text/event-stream`";
+            return refuse(StatusCode::NOT_ACCEPTABLE, protocol::INVALID_REQUEST, text);
+        }
+        let held = match self.held(&parts.headers, principal) {
+            Ok(held) => held,
+            Err(response) => return response,
+        };
+        let last = parts.headers.get("last-event-id").and_then(|id| events::read_id(id.to_str().ok()?));
+        let found = last.and_then(|(stream, number)| Some((held.stream(stream)?, number)));
+        let (stream, cursor) = found.unwrap_or_else(|| (held.news().clone(), held.news().last()));
+        let prime = primes(&held);
+        let in_use = held.use_it();
+        event_stream(stream.follow(cursor, prime, in_use))
+    }
+
+    /// DELETE: the client ends its session.
+    pub fn delete(&self, parts: &Parts, principal: &Principal) -> Response {
+        if !parts.headers.contains_key(headers::SESSION) {
+            return not_allowed();
+        }
+        match self.held(&parts.headers, principal) {
+            Ok(held) => {
+                self.sessions.remove(&held.id);
+                StatusCode::OK.into_response()
+            }
+            Err(response) => response,
+        }
+    }
+
+    /// The whole body, as one line: outside of strings a line end says no more than a blank.
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+        let too_large = || {
+            let mib = self.max_message / (1024 * 1024);
+            let text = format!("the message is larger than {mib} MiB, which `max_message_mib` in [relay] allows");
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, protocol::INVALID_REQUEST, &text)
+        };
+        let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if told.is_some_and(|length| length > self.max_message) {
+            return Err(too_large());
+        }
+        let mut chunks = body.into_data_stream();
+        let mut whole = BytesMut::with_capacity(told.unwrap_or(0).min(1024 * 1024));
+        loop {
+            match tokio::time::timeout(BODY_PAUSE, chunks.next()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(chunk))) if whole.len() + chunk.len() > self.max_message => return Err(too_large()),
+                Ok(Some(Ok(chunk))) => whole.extend_from_slice(&chunk),
+                Ok(Some(Err(_))) => {
+                    return Err(refuse(StatusCode::BAD_REQUEST, protocol::PARSE_ERROR, "the body broke off"));
+                }
+                Err(_) => {
+                    let text = format!("the body paused for more than {} s", BODY_PAUSE.as_secs());
+                    return Err(refuse(StatusCode::REQUEST_TIMEOUT, protocol::INVALID_REQUEST, &text));
+                }
+            }
+        }
+        for byte in whole.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// Gives a message to the session; a large one on a thread of its own.
+async fn submit(session: &Arc<Session>, message: Message, out: &Arc<Outbox>) {
+    let (session, out) = (session.clone(), out.clone());
+    wire::handle(message.line.clone(), move |_| session.message(message, &out)).await;
+}
+
+/// Whether a message says in `_meta` which revision it is written in.
+fn says_version(message: &Message) -> bool {
+    let meta = message.params_text().and_then(Object::parse).and_then(|params| Object::parse(params.get("_meta")?));
+    meta.is_some_and(|meta| meta.get(protocol::META_VERSION).is_some())
+}
+
+/// Answers with JSON where the answers come soon and nothing else does, else with a stream.
+async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response {
+    let mut frames = Vec::new();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    let mut done = false;
+    while !done {
+        let next = if accepts.events {
+            match tokio::time::timeout_at(until, out.next()).await {
+                Ok(next) => next,
+                Err(_) => break,
+            }
+        } else {
+            out.next().await
+        };
+        match next {
+            Some(frame) => {
+                let is_notice = frame.role == Role::Notice;
+                frames.push(frame);
+                if is_notice && accepts.events {
+                    break;
+                }
+            }
+            None => done = true,
+        }
+    }
+    if done && accepts.json && (!accepts.events || frames.iter().all(|frame| frame.role != Role::Notice)) {
+        let modern = matches!(follow, Follow::Modern(_));
+        return json(frames, modern);
+    }
+    match follow {
+        Follow::Modern(single) => event_stream(events::once(out, frames, single)),
+        Follow::Legacy(held, in_use) => {
+            let prime = primes(&held);
+            event_stream(held.add_stream(out, frames).follow(0, prime, in_use))
+        }
+    }
+}
+
+/// Whether the client understands an event without data.
+fn primes(held: &Held) -> bool {
+    held.session.version() == Some(protocol::LATEST_LEGACY)
+}
+
+fn json(mut frames: Vec<Frame>, modern: bool) -> Response {
+    frames.retain(|frame| frame.role != Role::Notice);
+    match frames.len() {
+        // It was cancelled, and nobody waits for an answer.
+        0 => StatusCode::ACCEPTED.into_response(),
+        1 => {
+            let frame = frames.remove(0);
+            let is_error = frame.role == Role::Error;
+            let body = frame.into_bytes();
+            let status = if modern && is_error { status_of(&body) } else { StatusCode::OK };
+            json_body(status, body)
+        }
+        _ => {
+            let texts: Vec<Bytes> = frames.into_iter().map(Frame::into_bytes).collect();
+            let mut body = b"[".to_vec();
+            body.extend(texts.join(&b","[..]));
+            body.push(b']');
+            json_body(StatusCode::OK, body.into())
+        }
+    }
+}
+
+/// The status that goes with an error, for a client of 2026-07-28.
+fn status_of(body: &Bytes) -> StatusCode {
+    let code = Message::parse(body.clone()).ok().and_then(|message| {
+        let error = Object::parse(message.text(message.error?))?;
+        error.get("code")?.parse::<i64>().ok()
+    });
+    match code {
+        Some(protocol::PARSE_ERROR | protocol::INVALID_REQUEST) => StatusCode::BAD_REQUEST,
+        Some(code) if protocol::MODERN_ERRORS.contains(&code) => StatusCode::BAD_REQUEST,
+        Some(protocol::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+fn json_body(status: StatusCode, body: Bytes) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(body)).into_response()
+}
+
+fn event_stream(body: Body) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (axum::http::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (StatusCode::OK, headers, body).into_response()
+}
+
+/// Answers with an error of the relay's own.
+pub fn error(status: StatusCode, id: &str, refusal: &Refusal) -> Response {
+    let data = refusal.data.as_ref().map(|data| format!(",\"data\":{data}")).unwrap_or_default();
+    let text = quoted(&refusal.text);
+    let body =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{},\"message\":{text}{data}}}}}", refusal.code);
+    json_body(status, body.into())
+}
+
+/// [`error`] where no request's id is known.
+pub fn refuse(status: StatusCode, code: i64, text: &str) -> Response {
+    error(status, "null", &Refusal { code, text: text.to_owned(), data: None })
+}
+
+fn not_allowed() -> Response {
+    let text = "only POST works here without a session";
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, protocol::INVALID_REQUEST, text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+fn media_type(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+/// A client that says nothing takes JSON.
+fn accepts(headers: &HeaderMap) -> Accepts {
+    let mut accepts = Accepts { json: false, events: false };
+    let lists: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    for item in lists.iter().flat_map(|list| list.split(',')) {
+        match item.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "application/json" | "application/*" => accepts.json = true,
+            "text/event-stream" | "text/*" => accepts.events = true,
+            "*/*" => accepts = Accepts { json: true, events: true },
+            _ => {}
+        }
+    }
+    if !accepts.json && !accepts.events {
+        accepts.json = true;
+    }
+    accepts
+}
