@@ -1,21 +1,46 @@
-//! Owns one call in flight: what is asked of which source's tool, within which limits, and the way back.
+//! Owns one call in flight: what is asked of which source, within which limits, and the way back.
 //! It knows no session and no source: a call carries its own way back, and a source learns nothing else of its client.
+
+pub mod question;
+mod request;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::config::CallLimits;
 use crate::name::{SourceId, ToolName};
-use crate::protocol::{self, Era};
-use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted};
+use crate::protocol::Era;
+use crate::wire::{Message, Outbox, Span, quoted};
+pub use question::{Question, Who};
+pub use request::{Arguments, BadRequest, CallRequest, Caller};
 
-/// One request to one tool.
+/// What is asked of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Tool(ToolName),
+    Prompt(String),
+    /// A resource, by its URI at the source.
+    Resource(String),
+    /// Anything else, by its method.
+    Method(String),
+}
+
+impl Subject {
+    /// The tool's or prompt's name, the resource's URI, or the method.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tool(name) => name.as_str(),
+            Self::Prompt(name) | Self::Resource(name) | Self::Method(name) => name,
+        }
+    }
+}
+
+/// One request to one source.
 pub struct Call {
     pub source: SourceId,
-    pub tool: ToolName,
+    pub subject: Subject,
     pub request: CallRequest,
     pub limits: CallLimits,
     pub ticket: Arc<Ticket>,
@@ -31,14 +56,37 @@ pub trait ReturnPath: Send + Sync {
     /// The call has not been sent yet; tells whoever asked for progress why.
     fn waits(&self, why: &str);
     /// The connection the answers go to, if it can fill up.
-    fn outbox(&self) -> Option<&Arc<Outbox>>;
+    fn outbox(&self) -> Option<Arc<Outbox>>;
+    /// Whose call it is; `None` where there is no client that could be asked anything.
+    fn who(&self) -> Option<Who> {
+        None
+    }
+    /// The source asks something of the client whose call it is.
+    fn ask(&self, question: Question) {
+        question.refuse("nobody can be asked during this call");
+    }
+    /// A notification of the source that belongs to the call's client, such as a log line.
+    fn tell(&self, _notice: &Message) {}
+    /// The call waits for its client, which costs it no time.
+    fn waits_for_client(&self) -> bool {
+        false
+    }
 }
 
 /// How a call ended.
 pub enum End {
-    /// The source's own reply and the era it speaks.
-    Reply(Message, Era),
+    Reply(Box<Reply>),
     Failed(CallError),
+}
+
+/// A source's own reply, and what is needed to ask it once more.
+pub struct Reply {
+    pub message: Message,
+    /// The era the source speaks.
+    pub era: Era,
+    pub request: CallRequest,
+    pub limits: CallLimits,
+    pub ticket: Arc<Ticket>,
 }
 
 /// The machine-readable kind of a failed call (the relay's contract, `structuredContent.error.kind`).
@@ -201,180 +249,6 @@ impl Ticket {
         {
             to.recall(id, reason);
         }
-    }
-}
-
-/// A `tools/call` request as the client sent it, with what has to change on its way to the source.
-pub struct CallRequest {
-    line: Bytes,
-    id: Span,
-    params: Span,
-    /// The name's place, and the name to write there if it differs.
-    name: (Span, Option<String>),
-    /// The arguments' place (empty where they have to be put in), and what to write there.
-    arguments: Option<(Span, Arguments)>,
-    meta: Option<Span>,
-    wants_progress: bool,
-}
-
-/// Arguments to put into a request.
-pub enum Arguments {
-    Empty,
-    /// A range of the same message.
-    Within(Span),
-    Text(String),
-}
-
-/// Why a `tools/call` request cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRequest {
-    #[error("`params` is no object")]
-    NoParams,
-    #[error("`params.{0}` stands there more than once, or in another letter case")]
-    Ambiguous(&'static str),
-    #[error("`params.name` is missing or no string")]
-    NoName,
-    #[error("`params._meta` is no object")]
-    BadMeta,
-    #[error("`params.arguments` is no object")]
-    BadArguments,
-}
-
-impl CallRequest {
-    /// Reads a `tools/call` request; gives the name it asks for, and its arguments' place.
-    pub fn read(message: &Message) -> Result<(Self, String, Option<Span>), BadRequest> {
-        let params = message.params.ok_or(BadRequest::NoParams)?;
-        let object = Object::parse(message.text(params)).ok_or(BadRequest::NoParams)?;
-        if let Some(name) = object.ambiguous(&["name", "arguments", "_meta"]) {
-            return Err(BadRequest::Ambiguous(name));
-        }
-        let span = |text: &str| Span::of(&message.line, text);
-        let raw_name = object.get("name").ok_or(BadRequest::NoName)?;
-        let name = crate::wire::unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
-        let meta = object.get("_meta").filter(|text| *text != "null");
-        let wants_progress = match meta {
-            Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
-            None => false,
-        };
-        let arguments = object.get("arguments");
-        if arguments.is_some_and(|text| text != "null" && !text.starts_with('{') && !text.starts_with('"')) {
-            return Err(BadRequest::BadArguments);
-        }
-        let request = Self {
-            line: message.line.clone(),
-            id: message.id.expect("BUG: a request has an id"),
-            params,
-            name: (span(raw_name), None),
-            // A client that sends null means that there are none; a source may not take null.
-            arguments: arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty)),
-            meta: object.get("_meta").map(span),
-            wants_progress,
-        };
-        Ok((request, name, arguments.map(span)))
-    }
-
-    /// The request as it goes to `tool`: its own name instead of the one the client used.
-    pub fn named(mut self, tool: &ToolName, asked: &str) -> Self {
-        if tool.as_str() != asked {
-            self.name.1 = Some(quoted(tool.as_str()));
-        }
-        self
-    }
-
-    /// The request with other arguments than the message's own.
-    pub fn with_arguments(mut self, place: Option<Span>, arguments: Arguments) -> Self {
-        let end_of_name = Span { start: self.name.0.end, end: self.name.0.end };
-        self.arguments = Some((place.unwrap_or(end_of_name), arguments));
-        self
-    }
-
-    /// The text of the arguments as they go to the source.
-    pub fn arguments_text(&self) -> &str {
-        let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).unwrap_or_default();
-        match &self.arguments {
-            Some((_, Arguments::Empty)) => "{}",
-            Some((_, Arguments::Within(span))) => text(*span),
-            Some((_, Arguments::Text(written))) => written,
-            None => Object::parse(text(self.params)).and_then(|params| params.get("arguments")).unwrap_or("{}"),
-        }
-    }
-
-    pub fn wants_progress(&self) -> bool {
-        self.wants_progress
-    }
-
-    /// Queues the request with the relay's own id, in the source's era.
-    pub fn send(&self, outbox: &Outbox, id: u64, era: Era) -> Result<(), Closed> {
-        let id_text = id.to_string();
-        let mut edits: Vec<(Span, Piece<'_>)> = vec![(self.id, Piece::Text(&id_text))];
-        if let (span, Some(name)) = &self.name {
-            edits.push((*span, Piece::Text(name)));
-        }
-        let insertion;
-        if let Some((span, arguments)) = &self.arguments {
-            let piece = match arguments {
-                Arguments::Empty => Piece::Text("{}"),
-                Arguments::Within(inner) => Piece::Slice(&self.line, inner.start, inner.end),
-                Arguments::Text(text) => Piece::Text(text),
-            };
-            if span.start == span.end {
-                insertion = format!(",\"arguments\":{}", self.piece_text(piece));
-                edits.push((*span, Piece::Text(&insertion)));
-            } else {
-                edits.push((*span, piece));
-            }
-        }
-        let meta = self.meta_text(&id_text, era);
-        if let Some((span, text)) = &meta {
-            edits.push((*span, Piece::Text(text)));
-        }
-        edits.sort_by_key(|(span, _)| span.start);
-        let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
-        let mut at = 0;
-        for (span, piece) in edits {
-            pieces.push(Piece::Slice(&self.line, at, span.start));
-            pieces.push(piece);
-            at = span.end;
-        }
-        pieces.push(Piece::Slice(&self.line, at, self.line.len()));
-        outbox.send(&pieces)
-    }
-
-    fn piece_text<'a>(&'a self, piece: Piece<'a>) -> &'a str {
-        match piece {
-            Piece::Text(text) => text,
-            Piece::Slice(bytes, start, end) => {
-                std::str::from_utf8(&bytes[start..end]).expect("BUG: a span lies on character borders")
-            }
-        }
-    }
-
-    /// What `_meta` has to say towards the source, if that differs from what the client wrote.
-    fn meta_text(&self, id: &str, era: Era) -> Option<(Span, String)> {
-        let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).expect("BUG: a span of text");
-        let object = self.meta.and_then(|span| Object::parse(text(span)));
-        let hop_owned = |name: &str| name.starts_with(protocol::META_PREFIX) || name == "progressToken";
-        let own = object.iter().flat_map(|object| &object.members).any(|member| hop_owned(&member.key));
-        if era == Era::Legacy && !own {
-            return None;
-        }
-        let mut more = Vec::new();
-        let token = format!("\"progressToken\":{id}");
-        if self.wants_progress {
-            more.push(token.as_str());
-        }
-        if era == Era::Modern {
-            more.extend(protocol::modern_meta_members());
-        }
-        let empty = Object { text: "{}", members: Vec::new() };
-        let value = object.as_ref().unwrap_or(&empty).rewritten(|name| !hop_owned(name), &more);
-        Some(match self.meta {
-            Some(span) => (span, value),
-            None => {
-                let start = self.params.start + 1;
-                (Span { start, end: start }, format!("\"_meta\":{value},"))
-            }
-        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::call::{Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Ticket};
+use crate::call::{Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject, Ticket};
 use crate::dispatch::{self, Asked, Route};
 use crate::protocol::{self, Era};
 use crate::snapshot::Snapshots;
@@ -33,7 +33,8 @@ pub async fn perform(
     let request = request.with_arguments(None, Arguments::Text(arguments.replace(['\n', '\r'], " ")));
     let (answer, answered) = oneshot::channel();
     let back = Box::new(Waiter(answer));
-    let call = Call { source: source.id.clone(), tool, request, limits, ticket: ticket.clone(), back };
+    let call =
+        Call { source: source.id.clone(), subject: Subject::Tool(tool), request, limits, ticket: ticket.clone(), back };
     let _cancel = CancelOnDrop(ticket);
     source.call(Box::new(call));
     let end = answered.await.map_err(|_| {
@@ -42,7 +43,7 @@ pub async fn perform(
     })?;
     match end {
         End::Failed(error) => Err(error),
-        End::Reply(reply, era) => read(&reply, era).map_err(|error| {
+        End::Reply(reply) => read(&reply.message, reply.era).map_err(|error| {
             let mut error = error.at(&id, Some(&name));
             if error.kind == ErrorKind::InvalidArguments {
                 let snapshot = snapshots.now();
@@ -107,7 +108,7 @@ impl ReturnPath for Waiter {
 
     fn waits(&self, _: &str) {}
 
-    fn outbox(&self) -> Option<&Arc<Outbox>> {
+    fn outbox(&self) -> Option<Arc<Outbox>> {
         None
     }
 }

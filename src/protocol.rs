@@ -32,6 +32,8 @@ impl Era {
 pub const META_PREFIX: &str = "io.modelcontextprotocol/";
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -44,6 +46,12 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The revision asked for is not spoken here; `data` has `supported` and `requested`.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
+/// The client lacks what the request needs; `data` has `requiredCapabilities`.
+pub const MISSING_CAPABILITY: i64 = -32021;
+/// A resource that there is not, up to 2025-11-25.
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// A page must be visited first; `data` has `elicitations` (2025-11-25).
+pub const URL_NEEDED: i64 = -32042;
 /// The modern errors that tell a modern peer: header mismatch, missing capability, unsupported version.
 pub const MODERN_ERRORS: &[i64] = &[-32020, -32021, -32022];
 
@@ -52,20 +60,15 @@ pub fn implementation() -> String {
     format!("{{\"name\":\"toolrelay\",\"title\":\"toolrelay\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))
 }
 
-/// The members of `_meta` in every request to a modern source.
-pub fn modern_meta_members() -> [&'static str; 3] {
-    static INFO: std::sync::LazyLock<String> =
-        std::sync::LazyLock::new(|| format!("\"io.modelcontextprotocol/clientInfo\":{}", implementation()));
-    [
-        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"",
-        "\"io.modelcontextprotocol/clientCapabilities\":{}",
-        &INFO,
-    ]
+/// [`implementation`], made once.
+pub fn own_info() -> &'static str {
+    static INFO: std::sync::LazyLock<String> = std::sync::LazyLock::new(implementation);
+    &INFO
 }
 
 /// `_meta` of the relay's own requests to a modern source.
 pub fn modern_meta() -> String {
-    format!("{{{}}}", modern_meta_members().join(","))
+    format!("{{\"{META_VERSION}\":\"{MODERN}\",\"{META_CAPABILITIES}\":{{}},\"{META_CLIENT}\":{}}}", own_info())
 }
 
 /// The `_meta` member of a result without what belongs to the hop, if there is any of that: the member's text, empty where

@@ -29,6 +29,7 @@ pub struct Relay {
     pub config: Arc<Config>,
     pub control: Control,
     batches: Batches,
+    parked: session::Parked,
     local: Principal,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
@@ -85,7 +86,17 @@ impl Built {
             World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
         tracker.spawn(world.run(shutdown.clone()));
         let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
-        Arc::new(Relay { config, batches, local: Principal::local(), control, tracker, shutdown, store, watchdog })
+        Arc::new(Relay {
+            config,
+            batches,
+            parked: session::Parked::default(),
+            local: Principal::local(),
+            control,
+            tracker,
+            shutdown,
+            store,
+            watchdog,
+        })
     }
 }
 
@@ -100,6 +111,7 @@ impl Relay {
         session::Surroundings {
             control: self.control.clone(),
             batches: self.batches.clone(),
+            parked: self.parked.clone(),
             tracker: self.tracker.clone(),
             shutdown: self.shutdown.clone(),
         }

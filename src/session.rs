@@ -2,9 +2,14 @@
 //! It does not know how the bytes travel, and leaves every call's target to [`crate::dispatch`].
 
 mod answer;
+mod asks;
 mod changes;
+mod client_call;
 mod hello;
 mod list;
+mod logging;
+mod parked;
+mod rounds;
 mod tools;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{CallError, ErrorKind, Ticket};
+use crate::call::{CallError, Caller, ErrorKind, Ticket};
 use crate::control::Control;
 use crate::menu::batch::Batches;
 use crate::protocol;
@@ -26,12 +31,15 @@ use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
 pub use answer::Exchange;
 pub use hello::instructions;
+pub use parked::Parked;
 
 /// What a session needs of the relay around it.
 #[derive(Clone)]
 pub struct Surroundings {
     pub control: Control,
     pub batches: Batches,
+    /// Calls that wait for their clients.
+    pub parked: Parked,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
 }
@@ -60,6 +68,11 @@ struct ClientState {
     listens: BTreeMap<Arc<str>, Listen>,
     /// What was negotiated with `initialize`.
     version: Option<&'static str>,
+    /// What it said of itself then.
+    caller: Option<Arc<Caller>>,
+    /// What it is asked, by the relay's own ids.
+    asked: HashMap<u64, asks::Asked>,
+    last_question: u64,
     /// It is a legacy client, and has said that it is ready.
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
@@ -165,7 +178,7 @@ impl Session {
     /// Takes one message from the client; what answers it goes to `out`.
     pub fn message(self: &Arc<Self>, message: Message, out: &Arc<Outbox>) {
         match message.kind {
-            Kind::Reply => tracing::debug!("reply of the client to nothing dropped"),
+            Kind::Reply => self.answered(&message),
             Kind::Notification => self.notification(&message),
             Kind::Request => self.request(message, out),
         }
@@ -194,6 +207,7 @@ impl Session {
             "initialize" => self.initialize(&message, exchange),
             "server/discover" => self.discover(exchange),
             "ping" => exchange.result("{}"),
+            "logging/setLevel" if !exchange.modern => self.set_log_level(&message, &exchange),
             "tools/list" => {
                 self.around.control.wake();
                 self.list_tools(&message, exchange);
@@ -240,6 +254,7 @@ impl Session {
         drop(state);
         match found {
             Some(InFlight { exchange, work }) => {
+                self.take_questions_back(&exchange);
                 exchange.out.give_up_answer();
                 match work {
                     Work::Call(ticket) => ticket.cancel(reason),
@@ -287,8 +302,17 @@ impl Session {
     /// Ends a request; `false` when it was cancelled, and must not be answered.
     fn finish(&self, exchange: &Exchange) -> bool {
         let found = self.lock().in_flight.remove(&exchange.id).is_some();
+        self.take_questions_back(exchange);
         self.tell_settled();
         found
+    }
+
+    /// By which the call of a request can be taken back.
+    fn ticket(&self, exchange: &Exchange) -> Option<Arc<Ticket>> {
+        match self.lock().in_flight.get(&exchange.id)?.work {
+            Work::Call(ref ticket) => Some(ticket.clone()),
+            Work::Task(_) => None,
+        }
     }
 
     fn tell_settled(&self) {

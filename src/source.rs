@@ -11,6 +11,7 @@ pub mod relist;
 pub mod run;
 pub mod start;
 pub mod stderr;
+pub mod updates;
 pub mod waiting;
 pub mod watchdog;
 
@@ -211,10 +212,10 @@ impl Source {
 
     /// Arguments may hold anything, so they are told at `trace` alone, without what is known to be a secret.
     fn log(&self, call: &Call) {
-        tracing::debug!(source = %self.id, tool = %call.tool, "call");
+        tracing::debug!(source = %self.id, tool = call.subject.name(), "call");
         if tracing::enabled!(tracing::Level::TRACE) {
             let arguments = redact::one_line(&redact::mask(call.request.arguments_text(), &[]), ARGUMENTS_LOGGED);
-            tracing::trace!(source = %self.id, tool = %call.tool, arguments, "call arguments");
+            tracing::trace!(source = %self.id, tool = call.subject.name(), arguments, "call arguments");
         }
     }
 

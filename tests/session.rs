@@ -193,7 +193,7 @@ fn each_hop_keeps_its_own_and_passes_the_rest() {
             assert_eq!(got.len(), if source == "new" { 6 } else { 3 }, "{line}");
             if source == "new" {
                 assert_eq!(got["io.modelcontextprotocol/protocolVersion"], MODERN);
-                assert_eq!(got["io.modelcontextprotocol/clientInfo"]["name"], "toolrelay");
+                assert_eq!(got["io.modelcontextprotocol/clientInfo"]["name"], "raw");
                 assert_eq!(got["io.modelcontextprotocol/clientCapabilities"], json!({}));
             }
         }
@@ -303,7 +303,7 @@ fn a_modern_source_that_needs_input_asks_a_modern_client() {
     let result = modern(&mut relay, "tools/call", again.clone()).result();
     assert_eq!(result["structuredContent"], again["inputResponses"]);
     let (kind, text) = relay.request("tools/call", ask).failure();
-    assert!(kind == "unavailable" && text.contains("asks for input"), "{text}");
+    assert!(kind == "unavailable" && text.contains("needs input from the client"), "{text}");
     relay.finish();
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::progress::Progress;
 use super::{Common, Failure, blocks, output, relayed};
-use crate::call::{Call, CallRequest, End, ReturnPath};
+use crate::call::{Call, CallRequest, End, ReturnPath, Subject};
 use crate::dispatch::{self, Asked};
 use crate::perform::CancelOnDrop;
 use crate::protocol::Era;
@@ -85,9 +85,16 @@ async fn call(
     let (end, ended) = oneshot::channel();
     let back = Box::new(Back { end, progress: progress.clone(), called: format!("{}/{tool}", source.id) });
     let id = source.id.clone();
-    source.call(Box::new(Call { source: id, tool, request, limits, ticket: ticket.0.clone(), back }));
+    source.call(Box::new(Call {
+        source: id,
+        subject: Subject::Tool(tool),
+        request,
+        limits,
+        ticket: ticket.0.clone(),
+        back,
+    }));
     match ended.await {
-        Ok(End::Reply(reply, era)) => Ok((reply, era)),
+        Ok(End::Reply(reply)) => Ok((reply.message, reply.era)),
         Ok(End::Failed(error)) => Err(relayed::refused(&error)),
         Err(_) => Err(Failure::run("the call ended without an answer", "see the log with `--log debug`")),
     }
@@ -122,7 +129,7 @@ impl ReturnPath for Back {
         self.progress.say(one_line(why, MESSAGE_MAX));
     }
 
-    fn outbox(&self) -> Option<&Arc<Outbox>> {
+    fn outbox(&self) -> Option<Arc<Outbox>> {
         None
     }
 }

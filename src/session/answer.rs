@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{CallError, ErrorKind};
+use crate::call::CallError;
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Object, Outbox, Piece, Role, Span, quoted};
 
@@ -38,6 +38,16 @@ impl Exchange {
             ],
             Role::Result,
         );
+    }
+
+    /// Answers that input is needed first (SEP-2322); `requests` is the text of an object, `state` that of a string.
+    pub fn input_required(&self, requests: &str, state: Option<&str>) {
+        let state = state.map(|state| format!(",\"requestState\":{state}")).unwrap_or_default();
+        let text = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"resultType\":\"input_required\",\"inputRequests\":{requests}{state}}}}}",
+            self.id
+        );
+        self.frame(&[Piece::Text(&text)], Role::Result);
     }
 
     /// Answers with a JSON-RPC error.
@@ -97,11 +107,6 @@ impl Exchange {
             Some(kind) if from == Era::Modern && !RESULT_TYPES.contains(&kind) => {
                 let text = format!("the source answered with the result type `{kind}`, which toolrelay does not carry");
                 self.error(protocol::INTERNAL_ERROR, &text, None);
-            }
-            Some("input_required") if from == Era::Modern && !self.modern => {
-                let text = "the source asks for input, which this client cannot be asked for through toolrelay yet";
-                let hint = "give everything the tool needs in its arguments, or use another tool";
-                self.tool_error(&CallError::new(ErrorKind::Unavailable, text, hint));
             }
             _ => self.pass_object(reply, &object, from),
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Exchange, Session};
+use crate::call::Caller;
 use crate::catalog::Catalog;
 use crate::config::Exposure;
 use crate::protocol;
@@ -14,13 +15,15 @@ const INSTRUCTIONS_MAX: usize = 2000;
 
 impl Session {
     pub(super) fn initialize(self: &Arc<Self>, message: &Message, exchange: Exchange) {
-        let asked = message
-            .params_text()
-            .and_then(Object::parse)
-            .and_then(|params| params.string("protocolVersion").map(|version| version.into_owned()));
+        let params = message.params_text().and_then(Object::parse);
+        let asked = params.as_ref().and_then(|params| params.string("protocolVersion"));
         let known = protocol::LEGACY.iter().find(|version| asked.as_deref() == Some(**version));
         let version = known.copied().unwrap_or(protocol::LATEST_LEGACY);
-        self.lock().version = Some(version);
+        let caller = params.as_ref().map(caller).unwrap_or_default();
+        let mut state = self.lock();
+        state.version = Some(version);
+        state.caller = Some(Arc::new(caller));
+        drop(state);
         let result = format!(
             "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
             CAPABILITIES,
@@ -48,6 +51,17 @@ impl Session {
     fn instructions(&self) -> String {
         let snapshot = self.around.control.snapshots.now();
         instructions(&snapshot.catalog, snapshot.config.relay.exposure)
+    }
+}
+
+/// What a client says of itself, as modern sources are told: what there was only up to 2025-11-25 is left out.
+fn caller(params: &Object<'_>) -> Caller {
+    const CARRIED: &[&str] = &["roots", "sampling", "elicitation", "experimental", "extensions"];
+    let capabilities = params.get("capabilities").and_then(Object::parse);
+    Caller {
+        capabilities: capabilities.map(|own| own.rewritten(|name| CARRIED.contains(&name), &[]).into()),
+        info: params.get("clientInfo").filter(|text| text.starts_with('{')).map(Into::into),
+        log_level: None,
     }
 }
 

@@ -17,6 +17,10 @@ use crate::wire::{Message, Object, unquoted};
 /// slow to start answers both when it is up, so the wait costs it nothing.
 const PROBE: Duration = Duration::from_secs(3);
 
+/// What the relay can carry to clients: some sources show fewer tools to a client that can less. Whether the client of a
+/// call can do it is told when it is asked.
+const CAPABILITIES: &str = "{\"roots\":{\"listChanged\":true},\"sampling\":{},\"elicitation\":{\"form\":{},\"url\":{}}}";
+
 /// What a source said of itself.
 #[derive(Debug, Clone)]
 pub struct Greeting {
@@ -101,7 +105,7 @@ fn discover(link: &Link) -> oneshot::Receiver<Answer> {
 
 fn initialize(link: &Link) -> oneshot::Receiver<Answer> {
     let params = format!(
-        "{{\"protocolVersion\":\"{}\",\"capabilities\":{{}},\"clientInfo\":{}}}",
+        "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"clientInfo\":{}}}",
         protocol::LATEST_LEGACY,
         protocol::implementation()
     );

@@ -10,7 +10,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
-use crate::call::{Call, CallError, End, ErrorKind, Recall};
+use super::updates::Updates;
+use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Outbox, Piece, quoted};
 
@@ -35,6 +36,8 @@ pub struct Link {
     noise: AtomicU64,
     /// A message has come from the source.
     spoken: AtomicBool,
+    /// Who wants to know of changed resources.
+    pub updates: Updates,
 }
 
 #[derive(Default)]
@@ -45,11 +48,52 @@ struct Table {
     queue: VecDeque<u64>,
     running: usize,
     last_used: Option<Instant>,
+    /// When limits were last looked after.
+    swept: Option<Instant>,
     /// Something was answered after the handshake.
     answered: bool,
     /// The process has ended; what it left is still being read.
     ending: bool,
     closed: Option<CallError>,
+    /// It asks things of clients, and over one connection whose call that is for can only be told while there is one.
+    one_at_a_time: bool,
+}
+
+/// Calls of several clients are in flight.
+struct Several;
+
+impl Table {
+    fn call(&self, id: u64) -> Option<&Call> {
+        match self.pending.get(&id) {
+            Some(Pending::Call { call, .. }) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The call that something belongs to which the source sent: the only one in flight, or of several any one of the same
+    /// client where that makes no difference. An id that leads to no call if there is none.
+    fn addressee(&self, known: Option<u64>) -> Result<u64, Several> {
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let mut running = self.pending.iter().filter_map(|(id, entry)| match entry {
+            Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
+            _ => None,
+        });
+        let Some((mut newest, first)) = running.next() else { return Ok(0) };
+        for (id, who) in running {
+            let is_same = matches!((who, first), (Some(who), Some(first)) if who == first && who.any_call);
+            if !is_same {
+                return Err(Several);
+            }
+            newest = newest.max(id);
+        }
+        Ok(newest)
+    }
+
+    fn has_room(&self, max_in_flight: usize) -> bool {
+        self.running < if self.one_at_a_time { 1 } else { max_in_flight }
+    }
 }
 
 enum Pending {
@@ -70,6 +114,7 @@ impl Link {
             list_changed: Notify::new(),
             noise: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
+            updates: Updates::default(),
         })
     }
 
@@ -107,7 +152,7 @@ impl Link {
             return Ok(());
         }
         table.last_used = Some(now);
-        let sent = table.running < self.max_in_flight;
+        let sent = table.has_room(self.max_in_flight);
         if sent {
             table.running += 1;
             // A closed outbox shows as the end of the connection at once; the call ends with it.
@@ -120,13 +165,13 @@ impl Link {
     }
 
     fn refuse_busy(&self, call: Box<Call>, waiting: usize) {
-        let error = failures::busy(&self.source, call.tool.as_str(), waiting);
+        let error = failures::busy(&self.source, call.subject.name(), waiting);
         call.back.end(End::Failed(error));
     }
 
     /// Sends the next waiting calls while there is room. Called with the table locked.
     fn advance(&self, table: &mut Table) {
-        while table.running < self.max_in_flight {
+        while table.has_room(self.max_in_flight) {
             let Some(id) = table.queue.pop_front() else { return };
             let Some(Pending::Call { call, sent, heard, .. }) = table.pending.get_mut(&id) else { continue };
             *sent = true;
@@ -191,12 +236,17 @@ impl Link {
 
     /// Takes what the source sent. Gives the outbox that was written to, so that the reader can wait for room in it.
     pub fn receive(&self, message: &Message) -> Option<Arc<Outbox>> {
+        self.receive_for(message, None)
+    }
+
+    /// Takes what the source sent, where it is known to belong to the call with this id.
+    pub fn receive_for(&self, message: &Message, call: Option<u64>) -> Option<Arc<Outbox>> {
         self.spoken.store(true, Ordering::Relaxed);
         match message.kind {
             crate::wire::Kind::Reply => self.reply(message),
-            crate::wire::Kind::Notification => self.notification(message),
+            crate::wire::Kind::Notification => self.notification(message, call),
             crate::wire::Kind::Request => {
-                self.answer(message);
+                self.answer(message, call);
                 None
             }
         }
@@ -216,14 +266,16 @@ impl Link {
                 None
             }
             Pending::Call { call, .. } => {
-                let outbox = call.back.outbox().cloned();
-                call.back.end(End::Reply(message.clone(), self.era()));
+                let outbox = call.back.outbox();
+                let Call { request, limits, ticket, back, .. } = *call;
+                let message = message.clone();
+                back.end(End::Reply(Box::new(Reply { message, era: self.era(), request, limits, ticket })));
                 outbox
             }
         }
     }
 
-    fn notification(&self, message: &Message) -> Option<Arc<Outbox>> {
+    fn notification(&self, message: &Message, of: Option<u64>) -> Option<Arc<Outbox>> {
         match &*message.method_name() {
             "notifications/progress" => {
                 let params = crate::wire::Object::parse(message.params_text()?)?;
@@ -236,34 +288,57 @@ impl Link {
                 };
                 *heard = Instant::now();
                 call.back.progress(message, span);
-                call.back.outbox().cloned()
+                call.back.outbox()
             }
-            "notifications/tools/list_changed" => {
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed" => {
                 self.list_changed.notify_one();
+                None
+            }
+            "notifications/message" | "notifications/elicitation/complete" => {
+                let table = self.lock();
+                let back = table.addressee(of).ok().and_then(|id| table.call(id))?.back.as_ref();
+                back.tell(message);
+                back.outbox()
+            }
+            "notifications/resources/updated" => {
+                self.updates.notice(message);
                 None
             }
             _ => None,
         }
     }
 
-    /// What a source may ask of the relay itself.
-    fn answer(&self, message: &Message) {
-        let id = message.id_text().unwrap_or("null");
+    /// What a source asks: of the relay itself, or of the client of a call in flight.
+    fn answer(&self, message: &Message, of: Option<u64>) {
         let method = message.method_name();
-        let sent = match &*method {
-            "ping" => self.outbox.send(&[
+        if method == "ping" {
+            let id = message.id_text().unwrap_or("null");
+            let _ = self.outbox.send(&[
                 Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
                 Piece::Text(id),
                 Piece::Text(",\"result\":{}}"),
-            ]),
-            _ => self.outbox.send_text(&format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{},\"message\":{}}}}}",
-                protocol::METHOD_NOT_FOUND,
-                quoted(&format!("toolrelay declared no capability for `{method}` and cannot pass it on"))
-            )),
-        };
-        if sent.is_err() {
-            tracing::debug!("source asked on a closed connection");
+            ]);
+            return;
+        }
+        let question = Question::new(&self.source, message.clone(), self.outbox.clone());
+        if !matches!(&*method, "sampling/createMessage" | "elicitation/create" | "roots/list") {
+            return question.refuse(&format!("there is no method `{method}` here"));
+        }
+        let mut table = self.lock();
+        let found = table.addressee(of);
+        match found.map(|id| table.call(id)) {
+            Ok(Some(call)) => call.back.ask(question),
+            Ok(None) => question.refuse("no call is in flight whose client could be asked"),
+            Err(Several) => {
+                // From now on it is always known whom it asks.
+                table.one_at_a_time = true;
+                tracing::info!(source = self.source, %method, "several clients could be meant; calls are sent one by one from now on");
+                question.refuse(
+                    "calls of several clients are in flight, and which of them is meant cannot be told; try again",
+                );
+            }
         }
     }
 
@@ -275,8 +350,8 @@ impl Link {
                 None
             }
             Pending::Call { call, .. } => {
-                let error = failures::unreadable(&self.source, why).at(&self.source, Some(call.tool.as_str()));
-                let outbox = call.back.outbox().cloned();
+                let error = failures::unreadable(&self.source, why).at(&self.source, Some(call.subject.name()));
+                let outbox = call.back.outbox();
                 call.back.end(End::Failed(error));
                 outbox
             }
@@ -304,10 +379,15 @@ impl Link {
     pub fn sweep(&self, now: Instant) {
         let mut over = Vec::new();
         let mut table = self.lock();
+        let last = table.swept.replace(now).unwrap_or(now);
         // Questions that nobody waits for any more.
         table.pending.retain(|_, entry| !matches!(entry, Pending::Own(answer) if answer.is_closed()));
-        for (id, entry) in &table.pending {
+        for (id, entry) in &mut table.pending {
             if let Pending::Call { call, since, heard, sent } = entry {
+                if call.back.waits_for_client() {
+                    *since += now.saturating_duration_since(last);
+                    *heard = now;
+                }
                 let (idle, total) = (now.duration_since(*heard), now.duration_since(*since));
                 if idle >= call.limits.idle || total >= call.limits.total {
                     over.push((*id, *sent, total >= call.limits.total));
@@ -323,7 +403,7 @@ impl Link {
             }
             call.back.end(End::Failed(failures::timed_out(
                 &self.source,
-                call.tool.as_str(),
+                call.subject.name(),
                 call.limits,
                 now - since,
                 sent,
@@ -392,7 +472,7 @@ impl Link {
                     let _ = answer.send(Err(error.clone()));
                 }
                 Pending::Call { call, sent, .. } => {
-                    let mut own = error.clone().at(&self.source, Some(call.tool.as_str()));
+                    let mut own = error.clone().at(&self.source, Some(call.subject.name()));
                     if sent {
                         own.hint = format!(
                             "whether the call took effect is not known, check before repeating it; {}",

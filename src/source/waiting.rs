@@ -110,7 +110,7 @@ impl Waiting {
 
     fn fail(&self, call: Box<Call>, error: CallError) {
         if !call.ticket.is_cancelled() {
-            let own = error.at(&self.source, Some(call.tool.as_str()));
+            let own = error.at(&self.source, Some(call.subject.name()));
             call.back.end(End::Failed(own));
         }
     }

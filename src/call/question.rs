@@ -1,0 +1,93 @@
+//! Owns a source's own request to the client of a call (sampling, elicitation, roots), until it is answered.
+//! It does not know who answers it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::protocol;
+use crate::wire::{Message, Object, Outbox, quoted};
+
+/// Whose call it is, where several clients share a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Who {
+    /// The same for all calls of one client's session.
+    pub client: u64,
+    /// Its questions reach the client whichever of its calls they belong to.
+    pub any_call: bool,
+}
+
+/// One request of a source. It is answered once; one that is dropped is refused.
+pub struct Question {
+    pub source: Arc<str>,
+    message: Message,
+    to: Option<Arc<Outbox>>,
+}
+
+impl Question {
+    /// `message` is the request; its answer goes to `to`.
+    pub fn new(source: &str, message: Message, to: Arc<Outbox>) -> Self {
+        Self { source: source.into(), message, to: Some(to) }
+    }
+
+    pub fn method(&self) -> Cow<'_, str> {
+        self.message.method_name()
+    }
+
+    /// The text of its params; of an empty object where there are none.
+    pub fn params(&self) -> &str {
+        self.message.params_text().unwrap_or("{}")
+    }
+
+    /// Its params for the client: `elicitationId`, `task` and `_meta` belong to hops of 2025-11-25 and are left out for a
+    /// `modern` one, and what is shown to the user names the source.
+    pub fn params_for(&self, modern: bool) -> String {
+        let Some(params) = Object::parse(self.params()) else { return "{}".to_owned() };
+        named(&params, &self.method(), &self.source, |name| {
+            !(name == "task" || modern && matches!(name, "_meta" | "elicitationId"))
+        })
+    }
+
+    /// Answers with a result, given as the text of an object.
+    pub fn answer(mut self, result: &str) {
+        self.reply("result", result);
+    }
+
+    /// Answers with an error, given as the text of an object.
+    pub fn fail(mut self, error: &str) {
+        self.reply("error", error);
+    }
+
+    /// Answers that nobody does.
+    pub fn refuse(mut self, why: &str) {
+        self.reply("error", &refusal(why));
+    }
+
+    fn reply(&mut self, member: &str, text: &str) {
+        let Some(to) = self.to.take() else { return };
+        let id = self.message.id_text().unwrap_or("null");
+        // A message is one line.
+        let text = text.replace(['\n', '\r'], " ");
+        if to.send_text(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{member}\":{text}}}")).is_err() {
+            tracing::debug!(source = %self.source, "answer to a source that is gone dropped");
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.reply("error", &refusal("the client did not answer"));
+    }
+}
+
+fn refusal(why: &str) -> String {
+    format!("{{\"code\":{},\"message\":{}}}", protocol::METHOD_NOT_FOUND, quoted(&format!("toolrelay: {why}")))
+}
+
+/// The params of a source's question with its name before the message that the user is shown; members that `keep` refuses
+/// are left out.
+pub fn named(params: &Object<'_>, method: &str, source: &str, keep: impl Fn(&str) -> bool) -> String {
+    let message = (method == "elicitation/create").then(|| params.string("message")).flatten();
+    let told = message.map(|message| format!("\"message\":{}", quoted(&format!("[{source}] {message}"))));
+    let more: Vec<&str> = told.iter().map(String::as_str).collect();
+    params.rewritten(|name| keep(name) && (told.is_none() || name != "message"), &more)
+}

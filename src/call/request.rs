@@ -1,0 +1,269 @@
+//! Owns a client's request on its way to a source: the bytes as they came, and what has to change in them.
+//! It decides nothing about where it goes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::name::ToolName;
+use crate::protocol::{self, Era};
+use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted};
+
+/// Who makes a request, as far as a source may know: what its client can do and wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The text of its `ClientCapabilities`.
+    pub capabilities: Option<Box<str>>,
+    /// The text of its `clientInfo`.
+    pub info: Option<Box<str>>,
+    /// The text of the least level of log lines that it wants to see.
+    pub log_level: Option<Box<str>>,
+}
+
+/// A client's request, with what has to change on its way to the source.
+#[derive(Clone)]
+pub struct CallRequest {
+    line: Bytes,
+    id: Span,
+    params: Span,
+    /// The name's place, and the name to write there if it differs.
+    name: (Span, Option<String>),
+    /// The arguments' place (empty where they have to be put in), and what to write there.
+    arguments: Option<(Span, Arguments)>,
+    meta: Option<Span>,
+    wants_progress: bool,
+    /// What a legacy client said of itself in its handshake; a modern one says it in each request.
+    caller: Option<Arc<Caller>>,
+    /// Members to put into the params: what the client answered to a source's questions.
+    more: Option<String>,
+}
+
+/// Arguments to put into a request.
+#[derive(Clone)]
+pub enum Arguments {
+    Empty,
+    /// A range of the same message.
+    Within(Span),
+    Text(String),
+}
+
+/// Why a `tools/call` request cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    #[error("`params` is no object")]
+    NoParams,
+    #[error("`params.{0}` stands there more than once, or in another letter case")]
+    Ambiguous(&'static str),
+    #[error("`params.name` is missing or no string")]
+    NoName,
+    #[error("`params._meta` is no object")]
+    BadMeta,
+    #[error("`params.arguments` is no object")]
+    BadArguments,
+}
+
+impl CallRequest {
+    /// Reads a `tools/call` request; gives the name it asks for, and its arguments' place.
+    pub fn read(message: &Message) -> Result<(Self, String, Option<Span>), BadRequest> {
+        let params = message.params.ok_or(BadRequest::NoParams)?;
+        let object = Object::parse(message.text(params)).ok_or(BadRequest::NoParams)?;
+        if let Some(name) = object.ambiguous(&["name", "arguments", "_meta"]) {
+            return Err(BadRequest::Ambiguous(name));
+        }
+        let span = |text: &str| Span::of(&message.line, text);
+        let raw_name = object.get("name").ok_or(BadRequest::NoName)?;
+        let name = crate::wire::unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
+        let meta = object.get("_meta").filter(|text| *text != "null");
+        let wants_progress = match meta {
+            Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
+            None => false,
+        };
+        let arguments = object.get("arguments");
+        if arguments.is_some_and(|text| text != "null" && !text.starts_with('{') && !text.starts_with('"')) {
+            return Err(BadRequest::BadArguments);
+        }
+        let request = Self {
+            line: message.line.clone(),
+            id: message.id.expect("BUG: a request has an id"),
+            params,
+            name: (span(raw_name), None),
+            // A client that sends null means that there are none; a source may not take null.
+            arguments: arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty)),
+            meta: object.get("_meta").map(span),
+            wants_progress,
+            caller: None,
+            more: None,
+        };
+        Ok((request, name, arguments.map(span)))
+    }
+
+    /// Reads any other request; `name` is the place of what it is routed by, if that may have to be written anew.
+    pub fn read_other(message: &Message, name: Option<Span>) -> Result<Self, BadRequest> {
+        let params = message.params.ok_or(BadRequest::NoParams)?;
+        let object = Object::parse(message.text(params)).ok_or(BadRequest::NoParams)?;
+        let meta = object.get("_meta");
+        let wants_progress = match meta.filter(|text| *text != "null") {
+            Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
+            None => false,
+        };
+        Ok(Self {
+            line: message.line.clone(),
+            id: message.id.expect("BUG: a request has an id"),
+            params,
+            name: (name.unwrap_or(Span { start: 0, end: 0 }), None),
+            arguments: None,
+            meta: meta.map(|text| Span::of(&message.line, text)),
+            wants_progress,
+            caller: None,
+            more: None,
+        })
+    }
+
+    /// The request with something else written where it is routed by.
+    pub fn renamed(mut self, name: &str) -> Self {
+        self.name.1 = Some(quoted(name));
+        self
+    }
+
+    /// The request as from a client that said this of itself.
+    pub fn from(mut self, caller: Option<Arc<Caller>>) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// The request once more, with what the client answered to the source's questions: `inputResponses` as the text of an
+    /// object, `requestState` as the text of a string.
+    pub fn answering(mut self, responses: Option<&str>, state: Option<&str>) -> Self {
+        let mut more = String::new();
+        for (name, text) in [("inputResponses", responses), ("requestState", state)] {
+            if let Some(text) = text {
+                more.push_str(&format!("\"{name}\":{text},"));
+            }
+        }
+        self.more = Some(more).filter(|more| !more.is_empty());
+        self
+    }
+
+    /// The request as it goes to `tool`: its own name instead of the one the client used.
+    pub fn named(mut self, tool: &ToolName, asked: &str) -> Self {
+        if tool.as_str() != asked {
+            self.name.1 = Some(quoted(tool.as_str()));
+        }
+        self
+    }
+
+    /// The request with other arguments than the message's own.
+    pub fn with_arguments(mut self, place: Option<Span>, arguments: Arguments) -> Self {
+        let end_of_name = Span { start: self.name.0.end, end: self.name.0.end };
+        self.arguments = Some((place.unwrap_or(end_of_name), arguments));
+        self
+    }
+
+    /// The text of the arguments as they go to the source.
+    pub fn arguments_text(&self) -> &str {
+        let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).unwrap_or_default();
+        match &self.arguments {
+            Some((_, Arguments::Empty)) => "{}",
+            Some((_, Arguments::Within(span))) => text(*span),
+            Some((_, Arguments::Text(written))) => written,
+            None => Object::parse(text(self.params)).and_then(|params| params.get("arguments")).unwrap_or("{}"),
+        }
+    }
+
+    pub fn wants_progress(&self) -> bool {
+        self.wants_progress
+    }
+
+    /// Queues the request with the relay's own id, in the source's era.
+    pub fn send(&self, outbox: &Outbox, id: u64, era: Era) -> Result<(), Closed> {
+        let id_text = id.to_string();
+        let mut edits: Vec<(Span, Piece<'_>)> = vec![(self.id, Piece::Text(&id_text))];
+        if let (span, Some(name)) = &self.name {
+            edits.push((*span, Piece::Text(name)));
+        }
+        let insertion;
+        if let Some((span, arguments)) = &self.arguments {
+            let piece = match arguments {
+                Arguments::Empty => Piece::Text("{}"),
+                Arguments::Within(inner) => Piece::Slice(&self.line, inner.start, inner.end),
+                Arguments::Text(text) => Piece::Text(text),
+            };
+            if span.start == span.end {
+                insertion = format!(",\"arguments\":{}", self.piece_text(piece));
+                edits.push((*span, Piece::Text(&insertion)));
+            } else {
+                edits.push((*span, piece));
+            }
+        }
+        let meta = self.meta_text(&id_text, era);
+        if let Some((span, text)) = &meta {
+            edits.push((*span, Piece::Text(text)));
+        }
+        if let Some(more) = &self.more {
+            let start = self.params.start + 1;
+            edits.push((Span { start, end: start }, Piece::Text(more)));
+        }
+        edits.sort_by_key(|(span, _)| span.start);
+        let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
+        let mut at = 0;
+        for (span, piece) in edits {
+            pieces.push(Piece::Slice(&self.line, at, span.start));
+            pieces.push(piece);
+            at = span.end;
+        }
+        pieces.push(Piece::Slice(&self.line, at, self.line.len()));
+        outbox.send(&pieces)
+    }
+
+    fn piece_text<'a>(&'a self, piece: Piece<'a>) -> &'a str {
+        match piece {
+            Piece::Text(text) => text,
+            Piece::Slice(bytes, start, end) => {
+                std::str::from_utf8(&bytes[start..end]).expect("BUG: a span lies on character borders")
+            }
+        }
+    }
+
+    /// What `_meta` has to say towards the source, if that differs from what the client wrote.
+    fn meta_text(&self, id: &str, era: Era) -> Option<(Span, String)> {
+        let text = |span: Span| std::str::from_utf8(&self.line[span.range()]).expect("BUG: a span of text");
+        let object = self.meta.and_then(|span| Object::parse(text(span)));
+        let hop_owned = |name: &str| name.starts_with(protocol::META_PREFIX) || name == "progressToken";
+        let own = object.iter().flat_map(|object| &object.members).any(|member| hop_owned(&member.key));
+        if era == Era::Legacy && !own {
+            return None;
+        }
+        let mut more = Vec::new();
+        let token = format!("\"progressToken\":{id}");
+        if self.wants_progress {
+            more.push(token.as_str());
+        }
+        let said = if era == Era::Modern { self.said_of_client(object.as_ref()) } else { Vec::new() };
+        more.extend(said.iter().map(String::as_str));
+        let empty = Object { text: "{}", members: Vec::new() };
+        let value = object.as_ref().unwrap_or(&empty).rewritten(|name| !hop_owned(name), &more);
+        Some(match self.meta {
+            Some(span) => (span, value),
+            None => {
+                let start = self.params.start + 1;
+                (Span { start, end: start }, format!("\"_meta\":{value},"))
+            }
+        })
+    }
+
+    /// The hop's own members of `_meta` towards a modern source: what the client can do is mirrored, no more and no less.
+    fn said_of_client(&self, meta: Option<&Object<'_>>) -> Vec<String> {
+        let caller = self.caller.as_deref();
+        let of_meta = |name: &str| meta.and_then(|meta| meta.get(name));
+        let member = |name: &str, known: Option<&str>, standard: Option<&str>| {
+            of_meta(name).or(known).or(standard).map(|text| format!("\"{name}\":{text}"))
+        };
+        let mut said = vec![format!("\"{}\":\"{}\"", protocol::META_VERSION, protocol::MODERN)];
+        let capabilities = caller.and_then(|caller| caller.capabilities.as_deref());
+        said.extend(member(protocol::META_CAPABILITIES, capabilities, Some("{}")));
+        let info = caller.and_then(|caller| caller.info.as_deref());
+        said.extend(member(protocol::META_CLIENT, info, Some(protocol::own_info())));
+        said.extend(member(protocol::META_LOG_LEVEL, caller.and_then(|caller| caller.log_level.as_deref()), None));
+        said
+    }
+}

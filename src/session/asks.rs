@@ -1,0 +1,193 @@
+//! Owns what a client is asked: questions to legacy clients as requests of their own, and what clients can be asked at all.
+//! It does not know what a question is about; answers go back as they came.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::client_call::{ClientCall, Here, Place};
+use super::{Exchange, Session};
+use crate::call::{Caller, Question};
+use crate::wire::{Message, Object, Piece, quoted};
+
+/// A question on its way to a client and back.
+pub struct Asked {
+    /// The request it belongs to: it ends with that.
+    exchange: Arc<str>,
+    from: Asker,
+}
+
+enum Asker {
+    /// A source, which waits for the answer.
+    Source(Question),
+    /// The relay, for a source that asked by its answer.
+    Relay(oneshot::Sender<Answer>),
+}
+
+/// The result or the error that a client answered with, as text.
+pub type Answer = Result<String, String>;
+
+/// Why a client with these capabilities cannot be asked this; `None` if it can.
+pub fn cannot(capabilities: &str, method: &str, params: &str) -> Option<String> {
+    let capabilities = Object::parse(capabilities);
+    let has = |name: &str| capabilities.as_ref().and_then(|own| own.get(name)).and_then(Object::parse);
+    let name = match method {
+        "sampling/createMessage" => "sampling",
+        "elicitation/create" => "elicitation",
+        "roots/list" => "roots",
+        other => return Some(format!("clients cannot be asked for `{other}`")),
+    };
+    let Some(own) = has(name) else {
+        return Some(format!("the client has not declared the capability `{name}`"));
+    };
+    if name == "elicitation" {
+        let mode = Object::parse(params).and_then(|params| params.string("mode").map(|mode| mode.into_owned()));
+        let mode = mode.as_deref().unwrap_or("form");
+        // A client of before 2025-11-25 declares an empty object, and means forms.
+        let can = own.get(mode).is_some() || (mode == "form" && own.get("url").is_none());
+        return (!can).then(|| format!("the client has not declared the capability `elicitation.{mode}`"));
+    }
+    None
+}
+
+impl ClientCall {
+    /// A source asks something of this call's client.
+    pub fn ask(self: &Arc<Self>, question: Question) {
+        let mut place = self.lock();
+        match &mut *place {
+            Place::Here(here) => {
+                if let Some(why) = here.cannot(&question.method(), question.params()) {
+                    return question.refuse(&why);
+                }
+                if here.exchange.modern {
+                    let here = here.clone();
+                    drop(place);
+                    return self.park(here, question);
+                }
+                let (session, exchange) = (here.session.clone(), here.exchange.clone());
+                drop(place);
+                let (method, params) = (question.method().into_owned(), question.params_for(false));
+                session.ask(&exchange, &method, &params, Asker::Source(question));
+            }
+            Place::Parked(waiting) => waiting.add(question),
+            Place::Over => question.refuse("the call is over"),
+        }
+    }
+}
+
+impl Session {
+    /// Asks a legacy client, on the stream of the request that it belongs to.
+    fn ask(&self, exchange: &Exchange, method: &str, params: &str, from: Asker) {
+        let mut state = self.lock();
+        if !state.in_flight.contains_key(&exchange.id) {
+            return;
+        }
+        state.last_question += 1;
+        let id = state.last_question;
+        state.asked.insert(id, Asked { exchange: exchange.id.clone(), from });
+        drop(state);
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
+        if exchange.out.send_text(&text).is_err() {
+            self.lock().asked.remove(&id);
+        }
+    }
+
+    /// Asks a legacy client for the relay, which waits for the answer.
+    pub(super) fn ask_for_answer(&self, here: &Here, method: &str, params: &str) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(&here.exchange, method, params, Asker::Relay(answer));
+        answered
+    }
+
+    /// A client's reply to a question.
+    pub(super) fn answered(&self, message: &Message) {
+        let found = message.number_id().and_then(|id| self.lock().asked.remove(&id));
+        let Some(asked) = found else {
+            return tracing::debug!("reply of the client to nothing dropped");
+        };
+        let answer = match (message.result, message.error) {
+            (_, Some(error)) => Err(message.text(error).to_owned()),
+            (Some(result), None) => Ok(message.text(result).to_owned()),
+            (None, None) => Err("{\"code\":-32603,\"message\":\"no answer\"}".to_owned()),
+        };
+        match (asked.from, answer) {
+            (Asker::Source(question), Ok(result)) => question.answer(&result),
+            (Asker::Source(question), Err(error)) => question.fail(&error),
+            (Asker::Relay(waiting), answer) => drop(waiting.send(answer)),
+        }
+    }
+
+    /// Whether the client has still to answer something that belongs to this request.
+    pub(super) fn is_asked(&self, exchange: &Exchange) -> bool {
+        self.lock().asked.values().any(|asked| asked.exchange == exchange.id)
+    }
+
+    /// The request is over, and with it what was asked for it.
+    pub(super) fn take_questions_back(&self, exchange: &Exchange) {
+        let mut state = self.lock();
+        if state.asked.is_empty() {
+            return;
+        }
+        let over: Vec<u64> =
+            state.asked.iter().filter(|(_, asked)| asked.exchange == exchange.id).map(|(id, _)| *id).collect();
+        let dropped: Vec<Asked> = over.iter().filter_map(|id| state.asked.remove(id)).collect();
+        drop(state);
+        drop(dropped);
+        for id in over {
+            let _ = exchange.out.send_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\
+                 \"reason\":\"the call it belongs to is over\"}}}}"
+            ));
+        }
+    }
+
+    /// What the client said of itself in its handshake; `None` for a modern one, which says it in each request.
+    pub fn caller(&self, exchange: &Exchange) -> Option<Arc<Caller>> {
+        if exchange.modern { None } else { self.lock().caller.clone() }
+    }
+
+    /// A notification of a source for the client of a call: log lines name their source, and are shown from the level on
+    /// that the client wants.
+    pub(super) fn log_line(&self, here: &Here, notice: &Message, source: &str) {
+        if notice.method_name() != "notifications/message" {
+            if !here.exchange.modern {
+                here.tell(&[Piece::Slice(&notice.line, 0, notice.line.len())]);
+            }
+            return;
+        }
+        let Some(params) = notice.params_text().and_then(Object::parse) else { return };
+        let level = params.string("level").unwrap_or_default();
+        if !here.wants_line(&level) {
+            return;
+        }
+        let logger = params.string("logger");
+        let logger = logger.map_or_else(|| source.to_owned(), |logger| format!("{source}/{logger}"));
+        let params = params.rewritten(|name| name != "logger", &[&format!("\"logger\":{}", quoted(&logger))]);
+        here.tell(&[Piece::Text(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}"
+        ))]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_asked_only_what_it_can_do() {
+        let all = "{\"sampling\":{},\"elicitation\":{\"form\":{},\"url\":{}},\"roots\":{}}";
+        for (capabilities, method, params, can) in [
+            (all, "sampling/createMessage", "{}", true),
+            (all, "elicitation/create", "{\"mode\":\"url\"}", true),
+            (all, "elicitation/create", "{}", true),
+            (all, "roots/list", "{}", true),
+            (all, "tools/list", "{}", false),
+            ("{}", "sampling/createMessage", "{}", false),
+            ("{\"elicitation\":{}}", "elicitation/create", "{}", true),
+            ("{\"elicitation\":{}}", "elicitation/create", "{\"mode\":\"url\"}", false),
+            ("{\"elicitation\":{\"url\":{}}}", "elicitation/create", "{\"mode\":\"form\"}", false),
+        ] {
+            assert_eq!(cannot(capabilities, method, params).is_none(), can, "{capabilities} {method} {params}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Owns the way back of a client's call: progress, questions and the end reach the client in its own era.
+//! Where a call goes is decided in [`crate::dispatch`]; how a client is asked, in [`super::asks`] and [`super::parked`].
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use serde_json::value::RawValue;
+
+use super::parked::Waiting;
+use super::{Exchange, Session};
+use crate::call::{Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Ticket, Who};
+use crate::config::CallLimits;
+use crate::protocol::{self, Era};
+use crate::source::Source;
+use crate::wire::{Message, Object, Outbox, Piece, Span, quoted};
+
+/// Which source a call goes to, and what it asks of it.
+pub struct Target {
+    pub source: Source,
+    pub subject: Subject,
+}
+
+/// A request of the client that waits for the call's answer.
+#[derive(Clone)]
+pub struct Here {
+    pub session: Arc<Session>,
+    pub exchange: Exchange,
+    /// The client's progress token, as it wrote it.
+    token: Option<Box<str>>,
+    /// The request of a modern client, which says what it can do and may be sent again.
+    request: Option<Message>,
+}
+
+impl Here {
+    pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message) -> Self {
+        let token = in_meta(message, "progressToken");
+        let request = exchange.modern.then(|| message.clone());
+        Self { session: session.clone(), exchange, token, request }
+    }
+
+    /// Why the client cannot be asked this; `None` if it can.
+    pub fn cannot(&self, method: &str, params: &str) -> Option<String> {
+        let said = match &self.request {
+            Some(request) => in_meta(request, protocol::META_CAPABILITIES),
+            None => self.session.caller(&self.exchange).and_then(|caller| caller.capabilities.clone()),
+        };
+        super::asks::cannot(said.as_deref().unwrap_or("{}"), method, params)
+    }
+
+    /// Whether the client wants to see log lines of this level.
+    pub fn wants_line(&self, level: &str) -> bool {
+        let least = match &self.request {
+            // Without being asked for, no line goes to a modern client.
+            Some(request) => match in_meta(request, protocol::META_LOG_LEVEL) {
+                Some(least) => Some(least),
+                None => return false,
+            },
+            None => self.session.caller(&self.exchange).and_then(|caller| caller.log_level.clone()),
+        };
+        least.is_none_or(|least| super::logging::is_shown(level, least.trim_matches('"')))
+    }
+
+    /// What of the request has to be the same when it is sent again.
+    pub fn repeated(&self) -> String {
+        self.request.as_ref().and_then(super::parked::same).unwrap_or_default()
+    }
+
+    /// Something that belongs to the call, before its answer.
+    pub fn tell(&self, pieces: &[Piece<'_>]) {
+        if self.exchange.out.send(pieces).is_err() {
+            tracing::debug!("client is gone, notification dropped");
+        }
+    }
+}
+
+/// The text of a member of a request's `_meta`.
+fn in_meta(message: &Message, name: &str) -> Option<Box<str>> {
+    let params = Object::parse(message.params_text()?)?;
+    Object::parse(params.get("_meta")?)?.get(name).map(Into::into)
+}
+
+/// Where a call's answer goes.
+pub enum Place {
+    /// To a request that waits for it.
+    Here(Here),
+    /// The client has been asked something; its next request takes the call up again.
+    Parked(Waiting),
+    Over,
+}
+
+/// A call that came from a client.
+pub struct ClientCall {
+    pub place: Mutex<Place>,
+    pub target: OnceLock<Target>,
+    /// It came through `call_tool`.
+    dispatched: bool,
+    /// How often its client was told that it waits.
+    waited: AtomicU32,
+    /// How often the source asked for input by its answer.
+    pub rounds: AtomicU32,
+}
+
+impl ClientCall {
+    pub fn new(here: Here, dispatched: bool) -> Arc<Self> {
+        Arc::new(Self {
+            place: Mutex::new(Place::Here(here)),
+            target: OnceLock::new(),
+            dispatched,
+            waited: AtomicU32::new(0),
+            rounds: AtomicU32::new(0),
+        })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the call to its source.
+    pub fn send(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
+        let (source, subject) = (target.source.clone(), target.subject.clone());
+        let _ = self.target.set(target);
+        let back = Box::new(Back(self.clone()));
+        source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, back }));
+    }
+
+    /// The one end of the call, or a round of it.
+    pub fn ended(self: &Arc<Self>, end: End) {
+        let mut place = self.lock();
+        match std::mem::replace(&mut *place, Place::Over) {
+            Place::Here(here) => {
+                drop(place);
+                match end {
+                    End::Failed(error) => self.refuse(&here, error),
+                    End::Reply(reply) => self.replied(here, *reply),
+                }
+            }
+            Place::Parked(mut waiting) => {
+                waiting.ended = Some(end);
+                *place = Place::Parked(waiting);
+            }
+            Place::Over => {}
+        }
+    }
+
+    fn replied(self: &Arc<Self>, here: Here, reply: Reply) {
+        if reply.era == Era::Modern && !here.exchange.modern && super::rounds::wants_input(&reply.message) {
+            *self.lock() = Place::Here(here.clone());
+            return super::rounds::drive(self.clone(), here, reply);
+        }
+        if !here.session.finish(&here.exchange) {
+            return;
+        }
+        if let Some(pages) = super::rounds::pages_to_visit(&reply, &here, self.source_id()) {
+            return here.exchange.input_required(&pages, None);
+        }
+        match self.rejected_arguments(&here, &reply.message) {
+            Some(error) => here.exchange.tool_error(&error),
+            None => here.exchange.pass_on(&reply.message, reply.era),
+        }
+    }
+
+    fn source_id(&self) -> &str {
+        self.target.get().map(|target| target.source.id.as_str()).unwrap_or_default()
+    }
+
+    /// The relay's own refusal. A model can act on that of a tool; only a name that leads nowhere is a protocol error.
+    pub fn refuse(&self, here: &Here, error: CallError) {
+        if !here.session.finish(&here.exchange) {
+            return;
+        }
+        let subject = self.target.get().map(|target| &target.subject);
+        if !matches!(subject, None | Some(Subject::Tool(_))) {
+            let text = format!("{}; {}", error.message, error.hint);
+            let data = format!("{{\"source\":{},\"error\":{}}}", quoted(self.source_id()), error.to_json());
+            return here.exchange.error(protocol::INTERNAL_ERROR, &text, Some(&data));
+        }
+        if !self.dispatched && error.kind == ErrorKind::UnknownTool {
+            let mut text = format!("{}; {}", error.message, error.hint);
+            if !error.similar.is_empty() {
+                text.push_str(&format!("; did you mean {}?", error.similar.join(", ")));
+            }
+            return here.exchange.error(protocol::INVALID_PARAMS, &text, None);
+        }
+        here.exchange.tool_error(&error);
+    }
+
+    /// A source's refusal of the arguments, with the schema it wants them to fit.
+    fn rejected_arguments(&self, here: &Here, reply: &Message) -> Option<CallError> {
+        let error = reply.error.filter(|_| self.dispatched)?;
+        let object = Object::parse(reply.text(error))?;
+        if object.get("code")? != protocol::INVALID_PARAMS.to_string() {
+            return None;
+        }
+        let target = self.target.get()?;
+        let (source, tool) = (target.source.id.as_str(), target.subject.name());
+        let said = object.string("message").unwrap_or_default();
+        let text = format!("source `{source}` rejected the call of `{tool}`: {said}");
+        let mut failure = CallError::new(ErrorKind::InvalidArguments, text, "correct the arguments and call again");
+        failure = failure.at(source, Some(tool));
+        let snapshot = here.session.around.control.snapshots.now();
+        let entry = snapshot.catalog.find(source, tool);
+        failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
+        failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
+        Some(failure)
+    }
+
+    /// Tells a client that asked for progress that its call has not been sent yet, and why.
+    pub fn waits(&self, why: &str) {
+        if let Place::Here(here) = &*self.lock()
+            && let Some(token) = &here.token
+        {
+            // Progress may only grow, and the source's own begins at zero or one: so this stays far below.
+            let progress = f64::from(self.waited.fetch_add(1, Ordering::Relaxed) + 1) * 1e-9;
+            here.tell(&[Piece::Text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\
+                 \"progress\":{progress:.9},\"message\":{}}}}}",
+                quoted(why)
+            ))]);
+        }
+    }
+}
+
+/// The end of a call that the source holds.
+struct Back(Arc<ClientCall>);
+
+impl ReturnPath for Back {
+    fn end(self: Box<Self>, end: End) {
+        self.0.ended(end);
+    }
+
+    fn progress(&self, notice: &Message, token: Span) {
+        if let Place::Here(here) = &*self.0.lock()
+            && let Some(own) = &here.token
+        {
+            here.tell(&[
+                Piece::Slice(&notice.line, 0, token.start),
+                Piece::Text(own),
+                Piece::Slice(&notice.line, token.end, notice.line.len()),
+            ]);
+        }
+    }
+
+    fn waits(&self, why: &str) {
+        self.0.waits(why);
+    }
+
+    fn outbox(&self) -> Option<Arc<Outbox>> {
+        match &*self.0.lock() {
+            Place::Here(here) => Some(here.exchange.out.clone()).filter(|out| out.holds_up()),
+            _ => None,
+        }
+    }
+
+    fn who(&self) -> Option<Who> {
+        match &*self.0.lock() {
+            Place::Here(here) => {
+                Some(Who { client: Arc::as_ptr(&here.session) as u64, any_call: !here.exchange.modern })
+            }
+            _ => None,
+        }
+    }
+
+    fn ask(&self, question: Question) {
+        self.0.ask(question);
+    }
+
+    fn tell(&self, notice: &Message) {
+        if let Place::Here(here) = &*self.0.lock() {
+            here.session.log_line(here, notice, self.0.source_id());
+        }
+    }
+
+    fn waits_for_client(&self) -> bool {
+        match &*self.0.lock() {
+            Place::Here(here) => here.session.is_asked(&here.exchange),
+            Place::Parked(_) => true,
+            Place::Over => false,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Owns the rounds of a modern source that asks by its answer, for a client that has to be asked by requests of its own.
+//! It does not know what is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::client_call::{ClientCall, Here, Target};
+use crate::call::question::named;
+use crate::call::{CallError, ErrorKind, Reply};
+use crate::protocol::{self, Era};
+use crate::wire::{Message, Object, Piece, quoted};
+
+/// How often a source may ask during one call.
+const ROUNDS_MAX: u32 = 10;
+
+/// Whether a reply asks for input.
+pub fn wants_input(reply: &Message) -> bool {
+    let result = reply.result.map(|span| reply.text(span)).filter(|text| text.contains("input_required"));
+    let kind =
+        result.and_then(Object::parse).and_then(|object| object.string("resultType").map(|kind| kind.into_owned()));
+    kind.as_deref() == Some("input_required")
+}
+
+/// Asks a legacy client what the source asks, and sends the call once more with the answers.
+pub fn drive(call: Arc<ClientCall>, here: Here, reply: Reply) {
+    let tracker = here.session.around.tracker.clone();
+    tracker.spawn(async move {
+        if let Err(error) = round(&call, &here, reply).await {
+            call.refuse(&here, error);
+        }
+    });
+}
+
+async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), CallError> {
+    let Some(Target { source, subject }) = call.target.get() else { return Ok(()) };
+    let failure =
+        |kind, text: String, hint: &str| CallError::new(kind, text, hint).at(source.id.as_str(), Some(subject.name()));
+    if call.rounds.fetch_add(1, Ordering::Relaxed) >= ROUNDS_MAX {
+        let text = format!("source `{}` asked for input more than {ROUNDS_MAX} times during one call", source.id);
+        return Err(failure(ErrorKind::Unavailable, text, "report this to the authors of the source"));
+    }
+    let message = &reply.message;
+    let result = message.result.and_then(|span| Object::parse(message.text(span)));
+    let state = result.as_ref().and_then(|result| result.get("requestState"));
+    let wanted = result.as_ref().and_then(|result| Object::parse(result.get("inputRequests")?));
+    let mut waiting = Vec::new();
+    for member in wanted.iter().flat_map(|wanted| &wanted.members) {
+        let question = Object::parse(member.value);
+        let method = question.as_ref().and_then(|question| question.string("method")).unwrap_or_default().into_owned();
+        let params = question.as_ref().and_then(|question| question.get("params")).unwrap_or("{}");
+        if let Some(why) = here.cannot(&method, params) {
+            let text = format!("source `{}` needs input from the client during this call: {why}", source.id);
+            let hint = "give everything the tool needs in its arguments, or use a client that can be asked";
+            return Err(failure(ErrorKind::Unavailable, text, hint));
+        }
+        let (params, page) = for_legacy(params, &method, source.id.as_str());
+        waiting.push((member.key.to_string(), page, here.session.ask_for_answer(here, &method, &params)));
+    }
+    let mut responses = Vec::new();
+    for (key, page, answered) in waiting {
+        match answered.await {
+            Ok(Ok(result)) => responses.push(format!("{}:{result}", quoted(&key))),
+            Ok(Err(error)) => {
+                let text = format!("the client did not give what source `{}` asked for: {error}", source.id);
+                return Err(failure(ErrorKind::Cancelled, text, "call again, and answer what is asked"));
+            }
+            // The call is over already.
+            Err(_) => return Ok(()),
+        }
+        if let Some(page) = page {
+            here.tell(&[Piece::Text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":\
+                 {{\"elicitationId\":{}}}}}",
+                quoted(&page)
+            ))]);
+        }
+    }
+    let responses = format!("{{{}}}", responses.join(","));
+    let request = reply.request.clone().answering(wanted.as_ref().map(|_| responses.as_str()), state);
+    let target = Target { source: source.clone(), subject: subject.clone() };
+    call.send(target, request, reply.limits, reply.ticket.clone());
+    Ok(())
+}
+
+/// The params of a question as clients up to 2025-11-25 read them: a page to visit has an id of its own there.
+fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<String>) {
+    let Some(object) = Object::parse(params) else { return ("{}".to_owned(), None) };
+    let text = named(&object, method, source, |_| true);
+    if object.string("mode").as_deref() != Some("url") {
+        return (text, None);
+    }
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).expect("BUG: the system gives random numbers");
+    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let own = Object::parse(&text).map(|object| {
+        object.rewritten(|name| name != "elicitationId", &[&format!("\"elicitationId\":{}", quoted(&id))])
+    });
+    (own.unwrap_or_default(), Some(id))
+}
+
+/// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions.
+pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<String> {
+    if !here.exchange.modern || reply.era != Era::Legacy {
+        return None;
+    }
+    let error = Object::parse(reply.message.text(reply.message.error?))?;
+    if error.get("code")? != protocol::URL_NEEDED.to_string() {
+        return None;
+    }
+    let data = Object::parse(error.get("data")?)?;
+    let pages: Vec<&serde_json::value::RawValue> = serde_json::from_str(data.get("elicitations")?).ok()?;
+    let ask = |(number, page): (usize, &&serde_json::value::RawValue)| {
+        let params = named(&Object::parse(page.get())?, "elicitation/create", source, |name| name != "elicitationId");
+        Some(format!("\"input_{}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}", number + 1))
+    };
+    let asked: Vec<String> = pages.iter().enumerate().filter_map(ask).collect();
+    Some(format!("{{{}}}", asked.join(",")))
+}
