@@ -6,6 +6,7 @@
 # make eval    ranks the queries of a folder of labelled sets (DIR) into a run (OUT), for a scorer
 
 include tests/peers/peers.mk
+include tests/conformance/conformance.mk
 include tests/agents/agents.mk
 
 CARGO ?= cargo
@@ -18,7 +19,7 @@ demo:
 	$(CARGO) run --quiet -- check --connect --config sources.toml
 	$(CARGO) run --quiet --example demo -- sources.toml
 
-test: peers
+test: peers conformance
 	$(CARGO) build --bins --examples
 	$(CARGO) test --no-fail-fast --lib --bins --tests
 
@@ -35,5 +36,5 @@ OUT ?= target/run.jsonl
 eval:
 	$(CARGO) run --release --quiet --example eval -- $(DIR) $(OUT)
 
-clean: clean-peers clean-agents
+clean: clean-peers clean-agents clean-conformance
 	$(CARGO) clean

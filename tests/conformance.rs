@@ -1,0 +1,129 @@
+//! The protocol's conformance suite: on the fixture alone, which shows that the fixture is sound, and with the relay in
+//! between. What may fail is listed in `conformance/expected`, and the suite complains of entries that no longer fail.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "conformance/front.rs"]
+mod front;
+#[path = "conformance/suite.rs"]
+mod suite;
+#[path = "support/relay.rs"]
+mod support;
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use front::{Era, Front, Reach, UnderTest};
+use suite::Outcome;
+
+/// `toolrelay serve --http`.
+const RELAY_SERVES_HTTP: bool = false;
+/// `[source.ID] url = ".."`.
+const SOURCES_OVER_HTTP: bool = false;
+
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
+
+/// What answers, which revisions the fixture behind it serves, which requirements it is held to, and what may fail.
+type Row = (Front, Era, &'static str, &'static str);
+
+const STDIO: Front = Front::Relay(Reach::Stdio);
+const HTTP: Front = Front::Relay(Reach::Http);
+
+#[rustfmt::skip]
+const SERVERS: &[Row] = &[
+    (Front::Fixture, Era::Dual, LEGACY, "none.yml"),
+    (Front::Fixture, Era::Dual, MODERN, "none.yml"),
+    (Front::Fixture, Era::Modern, MODERN, "none.yml"),
+    (Front::Fixture, Era::Legacy, LEGACY, "none.yml"),
+    (STDIO, Era::Dual, LEGACY, "relay-dual-legacy.yml"),
+    (STDIO, Era::Dual, MODERN, "relay-dual-modern.yml"),
+    (STDIO, Era::Modern, LEGACY, "relay-modern-legacy.yml"),
+    (STDIO, Era::Modern, MODERN, "relay-modern-modern.yml"),
+    (STDIO, Era::Legacy, LEGACY, "relay-legacy-legacy.yml"),
+    (STDIO, Era::Legacy, MODERN, "relay-legacy-modern.yml"),
+    (HTTP, Era::Dual, LEGACY, "relay-dual-legacy.yml"),
+    (HTTP, Era::Dual, MODERN, "relay-dual-modern.yml"),
+    (HTTP, Era::Modern, LEGACY, "relay-modern-legacy.yml"),
+    (HTTP, Era::Modern, MODERN, "relay-modern-modern.yml"),
+    (HTTP, Era::Legacy, LEGACY, "relay-legacy-legacy.yml"),
+    (HTTP, Era::Legacy, MODERN, "relay-legacy-modern.yml"),
+];
+
+/// The client scenarios that are not about authorization, and the revision at which each is run.
+#[rustfmt::skip]
+const CLIENTS: &[(&str, &str)] = &[
+    ("initialize", LEGACY),
+    ("tools_call", LEGACY),
+    ("elicitation-sep1034-client-defaults", LEGACY),
+    ("sse-retry", LEGACY),
+    ("json-schema-2020-12-preservation", LEGACY),
+    ("tools_call", MODERN),
+    ("request-metadata", MODERN),
+    ("sep-2322-client-request-state", MODERN),
+    ("http-standard-headers", MODERN),
+    ("http-custom-headers", MODERN),
+    ("http-invalid-tool-headers", MODERN),
+    ("json-schema-ref-no-deref", MODERN),
+    ("json-schema-2020-12-preservation", MODERN),
+];
+
+/// The suite measures times of some hundred milliseconds, so that two of it must not share the machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn ready(front: Front) -> bool {
+    match front {
+        Front::Fixture => true,
+        STDIO => RELAY_SERVES_HTTP,
+        HTTP => RELAY_SERVES_HTTP && SOURCES_OVER_HTTP,
+    }
+}
+
+/// Tells what a run came to, also when the test passes; gives its faults.
+fn tell(run: &str, outcome: Outcome) -> Vec<String> {
+    let mut uncaptured = std::io::stderr();
+    writeln!(uncaptured, "conformance {run}: {}", outcome.totals).unwrap();
+    outcome.faults.into_iter().map(|fault| format!("{run}: {fault}")).collect()
+}
+
+#[test]
+fn servers() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut faults = Vec::new();
+    for (front, era, revision, expected) in SERVERS.iter().filter(|row| ready(row.0)) {
+        let name = match front {
+            Front::Fixture => "fixture",
+            Front::Relay(Reach::Stdio) => "relay-stdio",
+            Front::Relay(Reach::Http) => "relay-http",
+        };
+        let run = format!("{name}-{}-{revision}", era.name());
+        let under_test = UnderTest::start(*front, *era);
+        let outcome = suite::server(&run, &under_test.url, revision, expected);
+        let found = tell(&run, outcome);
+        if !found.is_empty() {
+            let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance/{run}/relay.log"));
+            std::fs::write(log, under_test.log()).unwrap();
+        }
+        faults.extend(found);
+        under_test.stop();
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn clients() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let script = suite::folder().join("client.mjs");
+    let command = format!("'{}' '{}'", suite::node().display(), script.display());
+    let relay = env!("CARGO_BIN_EXE_toolrelay");
+    let mut faults = Vec::new();
+    for (front, name, relay, expected) in
+        [(Front::Fixture, "direct", None, "none.yml"), (HTTP, "relay", Some(relay), "relay-clients.yml")]
+    {
+        for (scenario, revision) in CLIENTS.iter().filter(|_| ready(front)) {
+            let run = format!("client-{name}-{scenario}-{revision}");
+            faults.extend(tell(&run, suite::client(&run, &command, relay, scenario, revision, expected)));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
