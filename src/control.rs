@@ -1,21 +1,26 @@
 //! Owns the world: which listings are in force, what the catalog is made of, which toolsets are open; one loop over events.
 //! It carries no call and never waits for a source.
 
+mod changes;
+mod entries;
+mod reload;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::catalog::toolset::{Outline, ToolsetSpec};
 use crate::catalog::{Catalog, Listing, Toolset};
-use crate::config::{Config, SourceEntry, Start, ToolRules};
+use crate::config::{Config, RelayConfig, SourceEntry, Start};
 use crate::name::SourceId;
 use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots};
-use crate::source::{Source, SourceEvent};
-use crate::store::{Kept, Key, Recalled, Remembered, Store};
+use crate::source::{Source, SourceEvent, Surroundings};
+use crate::store::{Key, Recalled, Store};
+pub use entries::key_of;
+use entries::{outline, remember, with_spec};
+pub use reload::Reloaded;
 
 /// How many events may wait: changes are rare, and whoever sends one may wait.
 const EVENTS: usize = 256;
@@ -38,6 +43,11 @@ enum Event {
         principal: Principal,
         change: Change,
         done: oneshot::Sender<bool>,
+    },
+    /// The configuration was changed.
+    Reload {
+        config: Box<Config>,
+        done: oneshot::Sender<Reloaded>,
     },
 }
 
@@ -88,6 +98,13 @@ impl Control {
         let event = Event::Open { principal: principal.clone(), change, done };
         self.events.send(event).await.is_ok() && changed.await.unwrap_or(false)
     }
+
+    /// Puts another configuration in force; `None` once the relay ends. The snapshot shows it when this returns.
+    pub async fn reload(&self, config: Config) -> Option<Reloaded> {
+        let (done, reloaded) = oneshot::channel();
+        self.events.send(Event::Reload { config: Box::new(config), done }).await.ok()?;
+        reloaded.await.ok()
+    }
 }
 
 /// Everything the control plane owns.
@@ -101,11 +118,20 @@ pub struct World {
     events: mpsc::Receiver<Event>,
     /// For the world's own tasks to tell what they found.
     tell: mpsc::WeakSender<Event>,
-    tracker: TaskTracker,
+    /// For sources that come while the relay runs; its edition is that of the configuration in force.
+    around: Surroundings,
     /// Remembered listings not yet read.
     unread: Option<Vec<Key>>,
     /// To be started when the relay is first used: sources nothing is remembered of, and those wanted at the start.
     unstarted: Vec<Source>,
+    /// Somebody uses the relay.
+    awake: bool,
+    /// Of the listing that each loaded toolset was built from.
+    digests: BTreeMap<SourceId, String>,
+    /// The settings that the relay started with: some of them cannot change while it runs.
+    first: RelayConfig,
+    /// Those of them that were told to need a restart.
+    told: Vec<&'static str>,
     from_sources: mpsc::Receiver<SourceEvent>,
 }
 
@@ -116,7 +142,7 @@ impl World {
         sources: BTreeMap<SourceId, Source>,
         recalled: &Recalled,
         store: Store,
-        tracker: TaskTracker,
+        around: Surroundings,
         from_sources: mpsc::Receiver<SourceEvent>,
     ) -> (Self, Control) {
         let (mut unread, mut unstarted) = (Vec::new(), Vec::new());
@@ -153,6 +179,7 @@ impl World {
         let (sender, events) = mpsc::channel(EVENTS);
         let tell = sender.downgrade();
         let world = Self {
+            first: config.relay.clone(),
             config,
             sources,
             toolsets,
@@ -161,9 +188,12 @@ impl World {
             publish,
             events,
             tell,
-            tracker,
+            around,
             unread: Some(unread),
             unstarted,
+            awake: false,
+            digests: BTreeMap::new(),
+            told: Vec::new(),
             from_sources,
         };
         (world, Control { events: sender, snapshots: Snapshots::new(snapshots), woken: Arc::default() })
@@ -191,18 +221,21 @@ impl World {
 
     async fn apply(&mut self, batch: Vec<Event>) {
         let (mut listings, mut seen, mut opened, mut recalled) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let mut reloads = Vec::new();
         for event in batch {
             match event {
                 Event::Wake => {
+                    self.awake = true;
                     self.recall();
                     self.start_unknown();
                 }
                 Event::Recall => self.recall(),
-                Event::Source(SourceEvent::Listed { source, listing, seen: told }) => {
+                Event::Source(event) if !self.is_current(&event) => {}
+                Event::Source(SourceEvent::Listed { source, listing, seen: told, .. }) => {
                     listings.push((source, *listing, true));
                     seen.push(told);
                 }
-                Event::Source(SourceEvent::Greeted { source, era }) => {
+                Event::Source(SourceEvent::Greeted { source, era, .. }) => {
                     if let Some(key) = self.entry(source.as_str()).and_then(key_of) {
                         self.store.keep_era(key, era);
                     }
@@ -212,6 +245,7 @@ impl World {
                     self.take_recalled(found, &mut listings);
                 }
                 Event::Open { principal, change, done } => opened.push((done, self.open(&principal, change))),
+                Event::Reload { config, done } => reloads.push((*config, done)),
             }
         }
         let relisted = recalled || !listings.is_empty();
@@ -221,7 +255,7 @@ impl World {
             self.publish(None);
         }
         if recalled {
-            self.tracker.spawn_blocking(crate::trim::give_back);
+            self.around.tracker.spawn_blocking(crate::trim::give_back);
         }
         for told in seen {
             let _ = told.send(());
@@ -229,12 +263,21 @@ impl World {
         for (done, changed) in opened {
             let _ = done.send(changed);
         }
+        for (config, done) in reloads {
+            let _ = done.send(self.reload(config).await);
+        }
+    }
+
+    /// Whether an event comes from a source that is still in force, and not from an earlier one of the same id.
+    fn is_current(&self, event: &SourceEvent) -> bool {
+        let (SourceEvent::Listed { source, edition, .. } | SourceEvent::Greeted { source, edition, .. }) = event;
+        self.sources.get(source).is_some_and(|source| source.edition == *edition)
     }
 
     fn recall(&mut self) {
         let Some(keys) = self.unread.take() else { return };
         let (store, tell) = (self.store.clone(), self.tell.clone());
-        self.tracker.spawn(async move {
+        self.around.tracker.spawn(async move {
             let listings = if keys.is_empty() { Vec::new() } else { store.load(keys).await };
             if let Some(tell) = tell.upgrade() {
                 let _ = tell.send(Event::Recalled(listings)).await;
@@ -244,7 +287,7 @@ impl World {
 
     fn start_unknown(&mut self) {
         for source in std::mem::take(&mut self.unstarted) {
-            self.tracker.spawn(async move {
+            self.around.tracker.spawn(async move {
                 if let Err(error) = source.list().await {
                     tracing::debug!(source = %source.id, why = %error.message, "first listing failed");
                 }
@@ -256,7 +299,8 @@ impl World {
     fn take_recalled(&mut self, recalled: Vec<(Key, Listing)>, listings: &mut Vec<(SourceId, Listing, bool)>) {
         let mut forgotten = Vec::new();
         for (key, listing) in recalled {
-            let current = self.toolsets.get(key.id.as_str()).filter(|toolset| !toolset.loaded);
+            let is_meant = self.entry(&key.id).and_then(key_of).is_some_and(|current| current == key);
+            let current = self.toolsets.get(key.id.as_str()).filter(|toolset| is_meant && !toolset.loaded);
             if let Some(toolset) = current {
                 listings.push((toolset.id.clone(), listing, false));
             }
@@ -264,7 +308,7 @@ impl World {
         // What the memory promised and did not hold is as good as never listed.
         let config = self.config.clone();
         for entry in &config.sources {
-            let id = id_of(entry);
+            let id = entry.id();
             let promised = self.toolsets.get(id).is_some_and(|toolset| !toolset.loaded);
             if promised && !listings.iter().any(|(source, ..)| source == id) {
                 self.toolsets.insert(id.clone(), Arc::new(with_spec(entry, Toolset::unlisted)));
@@ -272,7 +316,7 @@ impl World {
             }
         }
         for source in forgotten {
-            self.tracker.spawn(async move { source.forget().await });
+            self.around.tracker.spawn(async move { source.forget().await });
         }
     }
 
@@ -288,7 +332,7 @@ impl World {
     }
 
     fn entry(&self, id: &str) -> Option<&SourceEntry> {
-        self.config.sources.iter().find(|entry| id_of(entry).as_str() == id)
+        self.config.sources.iter().find(|entry| entry.id().as_str() == id)
     }
 
     /// Builds toolsets and catalog anew, on a thread of its own, and publishes them.
@@ -296,9 +340,10 @@ impl World {
         let config = self.config.clone();
         let mut toolsets = self.toolsets.clone();
         let store = self.store.clone();
+        self.digests.extend(listings.iter().map(|(id, listing, _)| (id.clone(), listing.digest.clone())));
         let built = tokio::task::spawn_blocking(move || {
             for (id, listing, fresh) in listings {
-                let Some(entry) = config.sources.iter().find(|entry| *id_of(entry) == id) else { continue };
+                let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
                 let toolset = with_spec(entry, |spec| Toolset::build(spec, &listing));
                 remember(&store, entry, &toolset, &listing, fresh);
                 toolsets.insert(id, Arc::new(toolset));
@@ -331,69 +376,4 @@ impl World {
         };
         self.publish.send_replace(Arc::new(snapshot));
     }
-}
-
-/// A fresh listing is kept whole; of a remembered one the outline, if it was made under other settings.
-fn remember(store: &Store, entry: &SourceEntry, toolset: &Toolset, listing: &Listing, fresh: bool) {
-    let Some(key) = key_of(entry) else { return };
-    let outline = serde_json::to_string(&toolset.to_outline()).expect("BUG: an outline always serializes");
-    if !fresh {
-        return store.keep_outline(key, outline);
-    }
-    store.keep_listing(Kept {
-        key,
-        digest: listing.digest.clone(),
-        outline,
-        note: listing.note.clone(),
-        incomplete: listing.incomplete.clone(),
-        tools: listing.to_blob(),
-    });
-}
-
-fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>) -> Toolset {
-    let Some(remembered) = remembered.filter(|remembered| remembered.digest.is_some()) else {
-        return Toolset::unlisted(spec);
-    };
-    let known = remembered.outline.as_deref().and_then(|text| serde_json::from_str::<Outline>(text).ok());
-    Toolset::outline(spec, &known.filter(|outline| outline.fits(spec)).unwrap_or_default())
-}
-
-fn id_of(entry: &SourceEntry) -> &SourceId {
-    match entry {
-        SourceEntry::Usable(config) => &config.id,
-        SourceEntry::Misconfigured(bad) => &bad.id,
-    }
-}
-
-/// Under which key a source is remembered; a faulty one is not.
-pub fn key_of(entry: &SourceEntry) -> Option<Key> {
-    match entry {
-        SourceEntry::Usable(config) if config.enabled => {
-            Some(Key { id: config.id.to_string(), fingerprint: config.fingerprint.clone() })
-        }
-        _ => None,
-    }
-}
-
-fn with_spec<T>(entry: &SourceEntry, use_it: impl FnOnce(&ToolsetSpec<'_>) -> T) -> T {
-    let none = ToolRules::default();
-    let spec = match entry {
-        SourceEntry::Usable(config) => ToolsetSpec {
-            id: &config.id,
-            name: &config.name,
-            provider: &config.provider,
-            summary: config.summary.as_deref(),
-            prefix: &config.prefix,
-            rules: &config.rules,
-        },
-        SourceEntry::Misconfigured(bad) => ToolsetSpec {
-            id: &bad.id,
-            name: &bad.name,
-            provider: &bad.provider,
-            summary: bad.summary.as_deref(),
-            prefix: bad.id.as_str(),
-            rules: &none,
-        },
-    };
-    use_it(&spec)
 }

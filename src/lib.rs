@@ -61,6 +61,7 @@
 //! - No front waits for a source to answer `initialize`, `server/discover` or `ping`, and none of them starts one.
 //! - Nothing in a name or an order depends on which source came first.
 //! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns.
+//! - A configuration that is reloaded touches no source whose entry says what it said, and one that cannot be used nothing.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.
 //! - `catalog`, `policy`, `pattern`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 

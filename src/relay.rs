@@ -72,6 +72,7 @@ impl Built {
             starting: Arc::new(Semaphore::new(config.relay.max_starting)),
             max_message: config.relay.max_message_bytes,
             watchdog: watchdog.clone(),
+            edition: 0,
         };
         let mut sources = BTreeMap::new();
         let remembered: BTreeMap<_, _> = recalled.sources.iter().map(|(key, known)| (key, known)).collect();
@@ -79,11 +80,10 @@ impl Built {
             let key = key_of(entry);
             let found = key.as_ref().and_then(|key| remembered.get(key));
             let known = found.map(|known| Known { era: known.era, digest: known.digest.clone() }).unwrap_or_default();
-            let source = Source::spawn(entry, known, &around);
+            let source = Source::spawn(entry, known, &around, None);
             sources.insert(source.id.clone(), source);
         }
-        let (world, control) =
-            World::new(config.clone(), sources, &recalled, store.clone(), tracker.clone(), from_sources);
+        let (world, control) = World::new(config.clone(), sources, &recalled, store.clone(), around, from_sources);
         tracker.spawn(world.run(shutdown.clone()));
         let batches = Batches::new(control.snapshots.clone(), tracker.clone(), shutdown.clone());
         Arc::new(Relay {

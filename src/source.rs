@@ -3,6 +3,7 @@
 
 pub mod actor;
 mod failures;
+pub mod farewell;
 pub mod handshake;
 pub mod launch;
 pub mod link;
@@ -16,7 +17,7 @@ pub mod waiting;
 pub mod watchdog;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ use crate::config::{BadSource, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 use crate::protocol::Era;
 use crate::redact;
+use farewell::Ending;
+pub use farewell::Farewell;
 use link::Link;
 use watchdog::Watchdog;
 
@@ -35,6 +38,9 @@ use watchdog::Watchdog;
 const INBOX: usize = 1024;
 /// Characters of a call's arguments in the log.
 const ARGUMENTS_LOGGED: usize = 2_000;
+/// How long the successor of a source waits for its end: a little longer than that takes. What still runs then has left
+/// the source's process group and holds its pipes.
+const SUCCESSION: Duration = Duration::from_secs(3);
 
 /// What a source is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,9 +112,9 @@ impl Status {
 #[derive(Debug)]
 pub enum SourceEvent {
     /// A listing that differs from the last one; `seen` is answered when it is in force.
-    Listed { source: SourceId, listing: Box<Listing>, seen: oneshot::Sender<()> },
+    Listed { source: SourceId, edition: u64, listing: Box<Listing>, seen: oneshot::Sender<()> },
     /// Its era was found out.
-    Greeted { source: SourceId, era: Era },
+    Greeted { source: SourceId, edition: u64, era: Era },
 }
 
 /// What all sources share.
@@ -121,6 +127,8 @@ pub struct Surroundings {
     pub starting: Arc<Semaphore>,
     pub max_message: usize,
     pub watchdog: Watchdog,
+    /// With which edition of the configuration a source came: it tells a source from an earlier one of the same id.
+    pub edition: u64,
 }
 
 /// What an actor is asked.
@@ -138,6 +146,8 @@ pub struct Source {
     pub id: SourceId,
     /// `None` for a source whose entry is faulty.
     pub config: Option<Arc<SourceConfig>>,
+    /// With which edition of the configuration it came.
+    pub edition: u64,
     door: Option<Door>,
     status: watch::Receiver<Status>,
 }
@@ -147,34 +157,74 @@ struct Door {
     /// The live connection, for the fast path past the actor.
     live: Arc<Mutex<Option<Arc<Link>>>>,
     inbox: mpsc::Sender<Ask>,
+    /// What its configuration says now, for the actor.
+    settings: Arc<watch::Sender<Arc<SourceConfig>>>,
+    ending: Ending,
 }
 
 impl Source {
-    /// Makes the source of a checked entry and spawns its actor; starts no process.
-    pub fn spawn(entry: &SourceEntry, known: Known, around: &Surroundings) -> Self {
+    /// Makes the source of a checked entry and spawns its actor; starts no process. Where it takes the place of another
+    /// that is being ended, it starts none before that one is gone: both may want the same port or file.
+    pub fn spawn(entry: &SourceEntry, known: Known, around: &Surroundings, predecessor: Option<&Self>) -> Self {
         match entry {
             SourceEntry::Misconfigured(BadSource { id, reason, .. }) => {
-                Self::inert(id, None, State::Misconfigured { reason: reason.clone() })
+                Self::inert(id, None, State::Misconfigured { reason: reason.clone() }, around.edition)
             }
             SourceEntry::Usable(config) if !config.enabled => {
-                Self::inert(&config.id, Some(Arc::new((**config).clone())), State::Disabled)
+                Self::inert(&config.id, Some(Arc::new((**config).clone())), State::Disabled, around.edition)
             }
-            SourceEntry::Usable(config) => Self::active(Arc::new((**config).clone()), known, around),
+            SourceEntry::Usable(config) => {
+                let after = predecessor.and_then(|source| source.door.as_ref()).map(|door| door.ending.clone());
+                Self::active(Arc::new((**config).clone()), known, around, after)
+            }
         }
     }
 
-    fn inert(id: &SourceId, config: Option<Arc<SourceConfig>>, state: State) -> Self {
+    fn inert(id: &SourceId, config: Option<Arc<SourceConfig>>, state: State, edition: u64) -> Self {
         let (_, status) = watch::channel(Status::now(state));
-        Self { id: id.clone(), config, door: None, status }
+        Self { id: id.clone(), config, edition, door: None, status }
     }
 
-    fn active(config: Arc<SourceConfig>, known: Known, around: &Surroundings) -> Self {
+    fn active(config: Arc<SourceConfig>, known: Known, around: &Surroundings, after: Option<Ending>) -> Self {
         let (inbox, asks) = mpsc::channel(INBOX);
         let (publish, status) = watch::channel(Status::now(State::Dormant { note: None }));
-        let live = Arc::new(Mutex::new(None));
-        let actor = actor::Actor::new(config.clone(), known, around.clone(), live.clone(), publish);
-        around.tracker.spawn(actor.run(asks));
-        Self { id: config.id.clone(), config: Some(config), door: Some(Door { live, inbox }), status }
+        let (settings, followed) = watch::channel(config.clone());
+        let (live, ending) = (Arc::new(Mutex::new(None)), Ending::default());
+        // All that belongs to this source: it can be ended, and seen to its end, without the others.
+        let (tracker, shutdown) = (TaskTracker::new(), around.shutdown.child_token());
+        let own = Surroundings { tracker: tracker.clone(), shutdown: shutdown.clone(), ..around.clone() };
+        let actor = actor::Actor::new(followed, known, own, live.clone(), publish, ending.clone());
+        let over = ending.guard();
+        around.tracker.spawn(async move {
+            let _over = over;
+            if let Some(after) = after {
+                tokio::select! {
+                    () = after.over().cancelled() => {}
+                    () = shutdown.cancelled() => {}
+                }
+            }
+            actor.run(asks).await;
+            tracker.close();
+            let _ = tokio::time::timeout(SUCCESSION, tracker.wait()).await;
+        });
+        let door = Door { live, inbox, settings: Arc::new(settings), ending };
+        Self { id: config.id.clone(), config: Some(config), edition: around.edition, door: Some(door), status }
+    }
+
+    /// The same source, its process and its calls in flight, under other settings from now on.
+    pub fn retuned(&self, config: &SourceConfig) -> Self {
+        let config = Arc::new(config.clone());
+        if let Some(door) = &self.door {
+            door.settings.send_replace(config.clone());
+        }
+        Self { config: Some(config), ..self.clone() }
+    }
+
+    /// Ends this one source. What is in flight fails and is told why, and so is every later call through this handle.
+    pub fn end(&self, why: Farewell) {
+        if let Some(door) = &self.door {
+            door.ending.want(why);
+        }
     }
 
     pub fn status(&self) -> Status {
@@ -242,6 +292,10 @@ impl Source {
     }
 
     fn closed(&self) -> CallError {
+        let ended = self.door.as_ref().and_then(|door| door.ending.error(self.id.as_str()));
+        if let Some(error) = ended {
+            return error;
+        }
         let status = self.status();
         let (why, hint) = match &status.state {
             State::Disabled => ("is disabled".to_owned(), "set `enabled = true` for it in sources.toml"),

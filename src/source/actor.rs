@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::farewell::Ending;
 use super::link::Link;
 use super::ready::{Due, LIST_GAP, Ready};
 use super::run::Gone;
@@ -54,6 +55,9 @@ enum Phase {
 
 pub struct Actor {
     config: Arc<SourceConfig>,
+    /// What its configuration says now.
+    settings: watch::Receiver<Arc<SourceConfig>>,
+    ending: Ending,
     around: Surroundings,
     live: Arc<Mutex<Option<Arc<Link>>>>,
     publish: watch::Sender<Status>,
@@ -74,17 +78,21 @@ pub struct Actor {
 
 impl Actor {
     pub fn new(
-        config: Arc<SourceConfig>,
+        settings: watch::Receiver<Arc<SourceConfig>>,
         known: Known,
         around: Surroundings,
         live: Arc<Mutex<Option<Arc<Link>>>>,
         publish: watch::Sender<Status>,
+        ending: Ending,
     ) -> Self {
         let (inner, results) = mpsc::channel(INNER);
+        let config = settings.borrow().clone();
         Self {
             cancel_start: around.shutdown.child_token(),
             waiting: Waiting::new(config.id.as_str()),
             config,
+            settings,
+            ending,
             around,
             live,
             publish,
@@ -101,13 +109,14 @@ impl Actor {
         }
     }
 
-    /// Runs until the relay ends; the process ends before it returns.
+    /// Runs until the relay ends or this source is ended; its process has then been told to end as well.
     pub async fn run(mut self, mut asks: mpsc::Receiver<Ask>) {
         loop {
             let wake = self.next_wake();
             tokio::select! {
                 biased;
                 () = self.around.shutdown.cancelled() => break,
+                () = self.ending.wanted() => break,
                 Some(result) = self.results.recv() => self.result(result).await,
                 ask = asks.recv() => match ask {
                     Some(Ask::Call(call)) => self.call(call),
@@ -117,6 +126,7 @@ impl Actor {
                 },
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => self.tick(),
             }
+            self.config.clone_from(&self.settings.borrow());
         }
         self.finish(asks);
     }
@@ -255,7 +265,8 @@ impl Actor {
         tracing::info!(source = %self.config.id, pid = running.pid, version = greeting.version, era = greeting.era.as_str(), "source ready");
         if self.era != Some(greeting.era) {
             self.era = Some(greeting.era);
-            let event = SourceEvent::Greeted { source: self.config.id.clone(), era: greeting.era };
+            let (source, edition) = (self.config.id.clone(), self.around.edition);
+            let event = SourceEvent::Greeted { source, edition, era: greeting.era };
             let _ = self.around.events.send(event).await;
         }
         let link = running.link.clone();
@@ -370,7 +381,8 @@ impl Actor {
                 if changed {
                     self.digest = Some(listing.digest.clone());
                     let (seen, in_force) = oneshot::channel();
-                    let event = SourceEvent::Listed { source: self.config.id.clone(), listing, seen };
+                    let (source, edition) = (self.config.id.clone(), self.around.edition);
+                    let event = SourceEvent::Listed { source, edition, listing, seen };
                     if self.around.events.send(event).await.is_ok() {
                         let _ = in_force.await;
                     }
@@ -421,10 +433,14 @@ impl Actor {
         self.phase = Phase::Stopping;
     }
 
-    /// The relay ends: so does the process, and so does every call.
+    /// The relay or this source ends: so does the process, and so does every call.
     fn finish(mut self, mut asks: mpsc::Receiver<Ask>) {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let farewell = self.ending.error(self.config.id.as_str());
         if let Phase::Ready(ready) = &self.phase {
+            if let Some(farewell) = &farewell {
+                ready.link.shut(farewell);
+            }
             ready.link.stop.cancel();
         }
         asks.close();
@@ -440,7 +456,12 @@ impl Actor {
                 started.running.link.stop.cancel();
             }
         }
-        let text = format!("source `{}` is being stopped with the relay", self.config.id);
-        self.waiting.fail_all(&CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up"));
+        let with_relay = || {
+            let text = format!("source `{}` is being stopped with the relay", self.config.id);
+            CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up")
+        };
+        self.waiting.fail_all(&farewell.unwrap_or_else(with_relay));
+        // A start under way is broken off, and what is being stopped takes no longer than at the end of the relay.
+        self.around.shutdown.cancel();
     }
 }

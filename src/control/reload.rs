@@ -1,0 +1,203 @@
+//! Owns the change from one configuration to another while the relay runs: what is kept, ended, spawned and built anew.
+//! It reads no file; what differs is decided in `changes`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::changes::{Changes, Fate, needing_restart};
+use super::{World, key_of, with_spec};
+use crate::catalog::{Listing, Toolset};
+use crate::config::{Config, SourceConfig, SourceEntry, Start};
+use crate::name::SourceId;
+use crate::source::{Farewell, Known, Source, State};
+use crate::store::Key;
+
+/// How long the memory may take to give listings. It does so at once, unless another relay writes to it.
+const RECALL: Duration = Duration::from_millis(1000);
+
+/// What a reload came to; each list is sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    pub added: Vec<SourceId>,
+    pub removed: Vec<SourceId>,
+    /// Ended and replaced.
+    pub changed: Vec<SourceId>,
+    /// Other settings for the same process.
+    pub retuned: Vec<SourceId>,
+    /// The faults of the configuration are not those of the one before.
+    pub new_faults: bool,
+    /// Keys of `[relay]` that differ from what holds until a restart, and were not named before.
+    pub restart: Vec<&'static str>,
+    /// Anything at all is different.
+    pub differs: bool,
+}
+
+/// What is gathered on the way to the new world.
+#[derive(Default)]
+struct Plan {
+    sources: BTreeMap<SourceId, Source>,
+    toolsets: BTreeMap<SourceId, Arc<Toolset>>,
+    /// To be built from, as `rebuild` takes them.
+    listings: Vec<(SourceId, Listing, bool)>,
+    ended: Vec<(Source, Farewell)>,
+    /// To be started by themselves.
+    started: Vec<Source>,
+    /// What is known of their tools is not all of it.
+    forgotten: Vec<Source>,
+}
+
+impl World {
+    /// Puts a configuration in force. Sources whose entries say what they said are not touched.
+    pub(super) async fn reload(&mut self, config: Config) -> Reloaded {
+        let config = Arc::new(config);
+        let changes = Changes::between(&self.config.sources, &config.sources);
+        let lacking = needing_restart(&self.first, &config.relay);
+        let report = Reloaded {
+            added: changes.with(Fate::Added),
+            removed: changes.with(Fate::Removed),
+            changed: changes.with(Fate::Replaced),
+            retuned: changes.with(Fate::Retuned),
+            new_faults: config.faults != self.config.faults,
+            restart: lacking.iter().copied().filter(|key| !self.told.contains(key)).collect(),
+            differs: config != self.config,
+        };
+        self.told = lacking;
+        if !report.differs {
+            return report;
+        }
+        self.around.edition += 1;
+        let mut remembered = self.remembered(&changes, &config).await;
+        let mut plan = Plan::default();
+        for entry in &config.sources {
+            let listing = key_of(entry).and_then(|key| remembered.remove(&key));
+            match changes.of(entry.id()) {
+                Fate::Kept => self.keep(entry.id(), &mut plan),
+                Fate::Retuned => self.retune(entry, listing, &mut plan),
+                _ => self.replace(entry, listing, &mut plan),
+            }
+        }
+        for id in &report.removed {
+            plan.ended.extend(self.sources.get(id).map(|source| (source.clone(), Farewell::Removed)));
+        }
+        self.put_in_force(config, plan).await;
+        report
+    }
+
+    /// The remembered listings of all sources whose tools have to be looked at anew.
+    async fn remembered(&self, changes: &Changes, config: &Config) -> BTreeMap<Key, Listing> {
+        let wanted = config.sources.iter().filter(|entry| changes.of(entry.id()) != Fate::Kept);
+        let keys: Vec<Key> = wanted.filter_map(key_of).collect();
+        if keys.is_empty() {
+            return BTreeMap::new();
+        }
+        let loaded = tokio::time::timeout(RECALL, self.store.load(keys)).await;
+        loaded.unwrap_or_default().into_iter().collect()
+    }
+
+    fn keep(&self, id: &SourceId, plan: &mut Plan) {
+        let (source, toolset) = (&self.sources[id], &self.toolsets[id]);
+        plan.sources.insert(id.clone(), source.clone());
+        plan.toolsets.insert(id.clone(), toolset.clone());
+    }
+
+    /// The process stays, and what may be seen of its tools is judged anew.
+    fn retune(&self, entry: &SourceEntry, listing: Option<Listing>, plan: &mut Plan) {
+        let SourceEntry::Usable(config) = entry else { return };
+        let (id, old) = (&config.id, &self.toolsets[&config.id]);
+        let source = self.sources[id].retuned(config);
+        plan.sources.insert(id.clone(), source.clone());
+        let begins_now = config.start == Start::AtStart
+            && self.sources[id].config.as_ref().is_some_and(|old| old.start != config.start);
+        plan.started.extend(begins_now.then(|| source.clone()));
+        let toolset = with_spec(entry, |spec| {
+            if old.is_listed() { Toolset::outline(spec, &old.to_outline()) } else { Toolset::unlisted(spec) }
+        });
+        let is_outline_enough = with_spec(entry, |spec| !old.loaded && old.to_outline().fits(spec));
+        if !old.is_listed() || is_outline_enough {
+            plan.toolsets.insert(id.clone(), Arc::new(toolset));
+            return;
+        }
+        // The memory may hold less than was listed, when it could not be written.
+        let newest = self.digests.get(id);
+        let whole = listing.filter(|listing| newest.is_none_or(|digest| *digest == listing.digest));
+        if whole.is_none() {
+            plan.forgotten.push(source);
+        }
+        // What is withheld now is withheld at once. What was withheld so far is not at hand, and comes when it is listed.
+        plan.listings.push((id.clone(), whole.unwrap_or_else(|| at_hand(old)), false));
+    }
+
+    /// A new source, in the place of another if there was one.
+    fn replace(&self, entry: &SourceEntry, listing: Option<Listing>, plan: &mut Plan) {
+        let id = entry.id();
+        let old = self.sources.get(id);
+        let known = Known { era: None, digest: listing.as_ref().map(|listing| listing.digest.clone()) };
+        let source = Source::spawn(entry, known, &self.around, old);
+        let ran = old.is_some_and(|old| matches!(old.status().state, State::Ready { .. } | State::Starting));
+        let at_start = source.config.as_ref().is_some_and(|config| config.start == Start::AtStart);
+        if source.refusal().is_none() && (ran || at_start || listing.is_none()) {
+            plan.started.push(source.clone());
+        }
+        plan.ended.extend(old.map(|old| (old.clone(), farewell(entry))));
+        plan.sources.insert(id.clone(), source);
+        plan.toolsets.insert(id.clone(), Arc::new(with_spec(entry, Toolset::unlisted)));
+        // A program that only gets another environment is taken to have the tools it had, until it is listed.
+        let same = old.and_then(|old| Some((old.config.as_ref()?, source_config(entry)?)));
+        let same = same.is_some_and(|(old, new)| {
+            (&old.launch.command, &old.launch.args) == (&new.launch.command, &new.launch.args)
+        });
+        let before = self.toolsets.get(id).filter(|before| same && before.is_listed() && before.loaded);
+        let listing = listing.or_else(|| before.map(|before| at_hand(before)));
+        plan.listings.extend(listing.map(|listing| (id.clone(), listing, false)));
+    }
+
+    async fn put_in_force(&mut self, config: Arc<Config>, plan: Plan) {
+        self.config = config;
+        self.sources = Arc::new(plan.sources);
+        self.toolsets = plan.toolsets;
+        let keys: Vec<Key> = self.config.sources.iter().filter_map(key_of).collect();
+        self.unread.iter_mut().for_each(|unread| unread.retain(|key| keys.contains(key)));
+        let is_in_force = |sources: &BTreeMap<SourceId, Source>, source: &Source| {
+            sources.get(&source.id).is_some_and(|current| current.edition == source.edition)
+        };
+        self.unstarted.retain(|source| is_in_force(&self.sources, source));
+        self.unstarted.extend(plan.started);
+        let sources = self.sources.clone();
+        self.digests.retain(|id, _| sources.get(id).is_some_and(|source| source.edition != self.around.edition));
+        self.rebuild(plan.listings).await;
+        // Only now: whoever calls from here on finds the new sources.
+        for (source, why) in plan.ended {
+            source.end(why);
+        }
+        if self.awake {
+            self.start_unknown();
+        }
+        for source in plan.forgotten {
+            self.around.tracker.spawn(async move { source.forget().await });
+        }
+        self.around.tracker.spawn_blocking(crate::trim::give_back);
+    }
+}
+
+/// The tools of a toolset as their source listed them, as far as they are at hand.
+fn at_hand(toolset: &Toolset) -> Listing {
+    let raws = toolset.entries.iter().map(|entry| Box::from(&*entry.raw));
+    Listing::new(raws, toolset.note().clone(), None)
+}
+
+fn source_config(entry: &SourceEntry) -> Option<&SourceConfig> {
+    match entry {
+        SourceEntry::Usable(config) if config.enabled => Some(config),
+        _ => None,
+    }
+}
+
+/// Why the source that an entry had so far is ended.
+fn farewell(entry: &SourceEntry) -> Farewell {
+    match entry {
+        SourceEntry::Misconfigured(bad) => Farewell::Misconfigured(bad.reason.clone()),
+        SourceEntry::Usable(config) if !config.enabled => Farewell::Disabled,
+        SourceEntry::Usable(_) => Farewell::Changed,
+    }
+}
