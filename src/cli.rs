@@ -11,6 +11,7 @@ mod output;
 mod pretty;
 mod progress;
 mod relayed;
+mod reload;
 mod schema;
 mod serve;
 mod setup;
@@ -19,6 +20,7 @@ mod table;
 mod tokens;
 mod tool_lines;
 mod tools;
+mod watch;
 
 use std::fmt;
 use std::path::PathBuf;

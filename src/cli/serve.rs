@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tokio_util::sync::CancellationToken;
 
+use super::reload::{self, Loader};
 use super::{Common, Failure, setup};
 use crate::config::{self, Exposure};
 use crate::relay::Built;
@@ -30,11 +31,9 @@ fn exposures() -> impl TypedValueParser<Value = Exposure> {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let _log = setup::start_log(common);
-    let (file, mut config) = setup::load_config(common)?;
-    setup::log_faults(&file, &config);
-    if let Some(exposure) = arguments.exposure {
-        config.relay.exposure = exposure;
-    }
+    let loader = Loader::new(common, arguments.exposure)?;
+    let config = loader.read()?;
+    setup::log_faults(loader.file(), &config.faults);
     let address = match &arguments.http {
         None => None,
         Some(None) => Some(config.http.listen),
@@ -46,17 +45,18 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let built = setup::build(config);
     let runtime = setup::runtime()?;
     let served = match address {
-        None => runtime.block_on(over_stdio(built)),
-        Some(address) => runtime.block_on(over_http(built, address)),
+        None => runtime.block_on(over_stdio(built, loader)),
+        Some(address) => runtime.block_on(over_http(built, loader, address)),
     };
     // Reading a terminal cannot be broken off.
     runtime.shutdown_background();
     served
 }
 
-async fn over_stdio(built: Built) -> Result<(), Failure> {
+async fn over_stdio(built: Built, loader: Loader) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone()));
+    let hangups = setup::Hangups::default();
     let streams = pipes::input().and_then(|input| pipes::output().map(|output| (input, output)));
     let (input, output) = streams.map_err(|error| {
         Failure::run(
@@ -66,6 +66,7 @@ async fn over_stdio(built: Built) -> Result<(), Failure> {
     })?;
     tokio::spawn(cancel_on_closed_output(stop.clone()));
     let relay = built.spawn();
+    tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
     let last_writes =
         stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
     tokio::join!(last_writes, relay.drain());
@@ -73,8 +74,9 @@ async fn over_stdio(built: Built) -> Result<(), Failure> {
 }
 
 /// A first signal ends the relay once what is in flight is answered, a second one at once.
-async fn over_http(built: Built, address: SocketAddr) -> Result<(), Failure> {
+async fn over_http(built: Built, loader: Loader, address: SocketAddr) -> Result<(), Failure> {
     let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+    let hangups = setup::Hangups::default();
     let relay = built.spawn();
     let front = match Front::bind(&relay.config, address, relay.surroundings()).await {
         Ok(front) => front,
@@ -88,6 +90,7 @@ async fn over_http(built: Built, address: SocketAddr) -> Result<(), Failure> {
         }
     };
     tracing::info!("listening on http://{}{PATH}", front.address());
+    tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
     let (first, second) = (stop.clone(), hurry.clone());
     tokio::spawn(async move {
         cancel_on_signal(first).await;
@@ -107,7 +110,7 @@ async fn cancel_on_closed_output(stop: CancellationToken) {
 
 /// Cancels `stop` at the first signal that asks the process to end.
 async fn cancel_on_signal(stop: CancellationToken) {
-    setup::signal().await;
+    setup::ending_signal().await;
     tracing::info!("signal received, ending");
     stop.cancel();
 }

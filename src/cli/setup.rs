@@ -11,7 +11,7 @@ use tracing_subscriber::prelude::*;
 
 use super::progress::Progress;
 use super::{Common, Failure, Level, output};
-use crate::config::{self, Config, SystemLookup, Unreadable};
+use crate::config::{self, Config, Fault, SystemLookup, Unreadable};
 use crate::relay::Built;
 
 /// The file's name wherever it is looked for.
@@ -53,13 +53,18 @@ pub fn load_config(common: &Common) -> Result<(PathBuf, Config), Failure> {
 /// The same, with the place of what makes the file unreadable.
 pub fn read_config(common: &Common) -> Result<(PathBuf, Result<Config, Unreadable>), Failure> {
     let file = find_config(common)?;
-    let text = std::fs::read_to_string(&file).map_err(|error| Failure::Config {
+    let config = check_file(&file)?;
+    Ok((file, config))
+}
+
+/// Reads and checks one file.
+pub fn check_file(file: &Path) -> Result<Result<Config, Unreadable>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::Config {
         error: format!("{} cannot be read: {error}", file.display()),
         hint: "name another one with --config FILE".to_owned(),
     })?;
-    let absolute = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
-    let config = config::check(&text, &absolute, &SystemLookup::new());
-    Ok((file, config))
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    Ok(config::check(&text, &absolute, &SystemLookup::new()))
 }
 
 /// That the file is no TOML.
@@ -79,12 +84,12 @@ pub fn build(config: Config) -> Built {
 }
 
 /// Logs the faults of a configuration that runs all the same.
-pub fn log_faults(file: &Path, config: &Config) {
-    for fault in &config.faults {
+pub fn log_faults(file: &Path, faults: &[Fault]) {
+    for fault in faults {
         tracing::warn!(%fault, "fault in the configuration");
     }
-    if !config.faults.is_empty() {
-        tracing::warn!(file = %file.display(), faults = config.faults.len(), "see `toolrelay check`");
+    if !faults.is_empty() {
+        tracing::warn!(file = %file.display(), faults = faults.len(), "see `toolrelay check`");
     }
 }
 
@@ -132,18 +137,55 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::run(format!("the runtime cannot be started: {error}"), ""))
 }
 
-/// Waits for the first signal that asks the process to end.
-#[cfg(unix)]
+/// Waits for the first signal that asks a command to end.
 pub async fn signal() {
+    let mut hangups = Hangups::default();
+    tokio::select! {
+        () = ending_signal() => {}
+        () = hangups.next() => {}
+    }
+}
+
+/// Waits for the first signal that asks the process to end, whatever it does.
+#[cfg(unix)]
+pub async fn ending_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()];
     let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
     futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
 #[cfg(not(unix))]
-pub async fn signal() {
+pub async fn ending_signal() {
     if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Hangups (SIGHUP), which end the process no more once this is made. There are none on Windows.
+pub struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Default for Hangups {
+    fn default() -> Self {
+        #[cfg(unix)]
+        return Self { signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() };
+        #[cfg(not(unix))]
+        Self {}
+    }
+}
+
+impl Hangups {
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
         std::future::pending().await
     }
 }
