@@ -49,6 +49,8 @@ enum Event {
         config: Box<Config>,
         done: oneshot::Sender<Reloaded>,
     },
+    /// The configuration was changed and cannot be used, for this reason.
+    Keep(Arc<str>),
 }
 
 /// The way to the control plane. Cheap to clone.
@@ -105,6 +107,11 @@ impl Control {
         self.events.send(Event::Reload { config: Box::new(config), done }).await.ok()?;
         reloaded.await.ok()
     }
+
+    /// Tells why the configuration in force is not what its file says now, until the next reload.
+    pub async fn keep(&self, why: &str) {
+        let _ = self.events.send(Event::Keep(why.into())).await;
+    }
 }
 
 /// Everything the control plane owns.
@@ -132,6 +139,8 @@ pub struct World {
     first: RelayConfig,
     /// Those of them that were told to need a restart.
     told: Vec<&'static str>,
+    /// Why the configuration is not what its file says.
+    stale: Option<Arc<str>>,
     from_sources: mpsc::Receiver<SourceEvent>,
 }
 
@@ -174,6 +183,7 @@ impl World {
             sources: sources.clone(),
             open: Arc::new(open.clone()),
             index: Arc::new(OnceLock::new()),
+            stale: None,
         };
         let (publish, snapshots) = watch::channel(Arc::new(snapshot));
         let (sender, events) = mpsc::channel(EVENTS);
@@ -194,6 +204,7 @@ impl World {
             awake: false,
             digests: BTreeMap::new(),
             told: Vec::new(),
+            stale: None,
             from_sources,
         };
         (world, Control { events: sender, snapshots: Snapshots::new(snapshots), woken: Arc::default() })
@@ -246,12 +257,14 @@ impl World {
                 }
                 Event::Open { principal, change, done } => opened.push((done, self.open(&principal, change))),
                 Event::Reload { config, done } => reloads.push((*config, done)),
+                Event::Keep(why) => self.stale = Some(why),
             }
         }
         let relisted = recalled || !listings.is_empty();
+        let is_told = self.publish.borrow().stale == self.stale;
         if relisted {
             self.rebuild(listings).await;
-        } else if opened.iter().any(|(_, changed)| *changed) {
+        } else if !is_told || opened.iter().any(|(_, changed)| *changed) {
             self.publish(None);
         }
         if recalled {
@@ -373,6 +386,7 @@ impl World {
             sources: self.sources.clone(),
             open: Arc::new(self.open.clone()),
             index,
+            stale: self.stale.clone(),
         };
         self.publish.send_replace(Arc::new(snapshot));
     }

@@ -134,6 +134,8 @@ pub struct Snapshot {
     pub open: Arc<OpenByPrincipal>,
     /// The search index of this catalog, made when it is first wanted.
     pub index: Arc<OnceLock<Index>>,
+    /// Why the configuration in force is not what its file says now: that one cannot be used.
+    pub stale: Option<Arc<str>>,
 }
 
 impl Snapshot {

@@ -6,6 +6,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -286,6 +287,8 @@ fn a_broken_file_keeps_what_runs() {
         assert!(line.contains("WARN") && line.contains(why) && line.contains("hint="), "{line}");
         assert_eq!(relay.call("a", "echo", json!({"x": 1})).structured(), json!({"x": 1}));
         assert_eq!(pid(&relay, "a"), old);
+        let listed = relay.call_direct("list_sources", json!({})).structured();
+        assert!(listed["notice"].as_str().unwrap().contains(why), "{listed}");
         if let Some(text) = text {
             // Written again as it was: nothing new to tell.
             std::fs::write(&file, text).unwrap();
@@ -296,6 +299,7 @@ fn a_broken_file_keeps_what_runs() {
     edit(&relay, "", &[good, place.journaled("b", &[], "")]);
     assert_eq!(relay.call("b", "echo", json!({"x": 2})).structured(), json!({"x": 2}));
     assert_eq!(pid(&relay, "a"), old);
+    assert_eq!(relay.call_direct("list_sources", json!({})).structured()["notice"], Value::Null);
     relay.finish();
 }
 
@@ -503,6 +507,47 @@ fn what_the_command_line_says_holds_over_reloads() {
     relay.await_status("a", "ready");
     edit(&relay, "exposure = \"lazy\"\nremember = true", &sources);
     assert!(relay.names().contains(&"a__echo".to_owned()));
+    relay.finish();
+}
+
+#[test]
+fn drawers_change_with_the_file() {
+    let place = Place::new();
+    let source = place.journaled("a", &[], "");
+    let drawer = |globs: &str| format!("[toolset.desk]\ntools = [{globs}]\n");
+    let mut relay = Relay::greeted_in(&place, "", std::slice::from_ref(&source));
+    relay.await_status("a", "ready");
+    let old = pid(&relay, "a");
+    edit(&relay, "", &[source.clone(), drawer("\"a/echo\"")]);
+    relay.call_direct("enable_toolset", json!({"toolset": "desk"}));
+    let directly = |relay: &mut Relay| {
+        let names = relay.names();
+        names.into_iter().filter(|name| name.starts_with("a__")).collect::<Vec<_>>()
+    };
+    assert_eq!(directly(&mut relay), ["a__echo"]);
+    edit(&relay, "", &[source.clone(), drawer("\"a/echo\", \"a/env\"")]);
+    assert_eq!(directly(&mut relay), ["a__echo", "a__env"]);
+    edit(&relay, "", &[source]);
+    assert_eq!(directly(&mut relay), [""; 0]);
+    assert_eq!(pid(&relay, "a"), old);
+    relay.finish();
+}
+
+/// It was looked for in the current directory, and has no folder in its name.
+#[test]
+fn a_file_that_was_found_is_watched_too() {
+    let place = Place::new();
+    let a = place.journaled("a", &[], "");
+    let told = place.command("", std::slice::from_ref(&a));
+    let mut found = Command::new(told.get_program());
+    found.args(["serve", "--log", "debug"]).current_dir(place.path(""));
+    found.envs(told.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    found.env_remove("TOOLRELAY_CONFIG").env_remove("TOOLRELAY_LOG");
+    found.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut relay = Relay::spawn(&place, found);
+    relay.greet();
+    edit(&relay, "", &[a, place.journaled("b", &[], "")]);
+    assert_eq!(ids(&mut relay), ["a", "b"]);
     relay.finish();
 }
 

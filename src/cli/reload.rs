@@ -100,6 +100,7 @@ pub async fn follow(loader: Loader, control: Control, mut hangups: Hangups) {
             }
             Err(Failure::Config { error, hint }) => {
                 tracing::warn!(error, hint, "configuration cannot be used, the running one is kept");
+                control.keep(&format!("sources.toml was changed and cannot be used: {error} ({hint})")).await;
             }
             Err(error) => tracing::warn!(%error, "configuration cannot be used, the running one is kept"),
         }
@@ -113,7 +114,8 @@ fn watch(
     wake: blocking::Sender<Wake>,
     give: &mpsc::Sender<(Cause, Reading)>,
 ) {
-    let mut eye = Eye::new(loader.file.clone(), loader.look, wakes, wake);
+    let file = std::path::absolute(&loader.file).unwrap_or_else(|_| loader.file.clone());
+    let mut eye = Eye::new(file, loader.look, wakes, wake);
     let mut told = None;
     while let Some(cause) = eye.next() {
         let reading = loader.read_again();

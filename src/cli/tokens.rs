@@ -163,6 +163,7 @@ fn menu_line(snapshot: &Snapshot, exposure: Exposure, configured: Exposure) -> M
         sources: snapshot.sources.clone(),
         open: snapshot.open.clone(),
         index: snapshot.index.clone(),
+        stale: None,
     };
     let own: Vec<usize> = menu::shown(&world).iter().map(String::len).collect();
     let local = Principal::local();

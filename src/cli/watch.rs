@@ -97,29 +97,35 @@ impl Eye {
     /// Waits until the file is to be read; `None` when nobody can wake this eye any more.
     pub fn next(&mut self) -> Option<Cause> {
         loop {
-            let cause = match self.wakes.recv_timeout(self.patience()) {
-                Ok(Wake::Forced) => Cause::Forced,
-                Ok(Wake::Event) => {
-                    std::thread::sleep(PACE);
-                    match self.drain()? {
-                        true => Cause::Forced,
-                        false => Cause::Changed,
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => Cause::Changed,
-                Err(RecvTimeoutError::Disconnected) => return None,
-            };
+            // First: what happened while the watches were laid anew made no event.
             let now = look(&self.file);
             if now != self.seen {
                 (self.seen, self.since) = (now, Instant::now());
             }
-            let rests = self.seen != self.read && self.since.elapsed() >= REST;
-            if cause == Cause::Forced || rests {
-                self.read = self.seen;
-                self.watch();
-                return Some(cause);
+            if self.seen != self.read && self.since.elapsed() >= REST {
+                return Some(self.take(Cause::Changed));
+            }
+            let is_forced = match self.wakes.recv_timeout(self.patience()) {
+                Ok(Wake::Forced) => true,
+                Ok(Wake::Event) => {
+                    std::thread::sleep(PACE);
+                    self.drain()?
+                }
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            if is_forced {
+                self.seen = look(&self.file);
+                return Some(self.take(Cause::Forced));
             }
         }
+    }
+
+    /// The file is going to be read as it looks now.
+    fn take(&mut self, cause: Cause) -> Cause {
+        self.read = self.seen;
+        self.watch();
+        cause
     }
 
     /// Whether the file still looks as it did when it was said to be at rest.

@@ -63,7 +63,11 @@ impl World {
             differs: config != self.config,
         };
         self.told = lacking;
+        let was_stale = self.stale.take().is_some();
         if !report.differs {
+            if was_stale {
+                self.publish(None);
+            }
             return report;
         }
         self.around.edition += 1;

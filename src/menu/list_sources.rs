@@ -20,6 +20,9 @@ struct Arguments {}
 #[derive(Serialize)]
 struct Reply<'a> {
     revision: &'a str,
+    /// Why the configuration in force is not what its file says now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
     sources: Vec<SourceLine<'a>>,
 }
 
@@ -62,5 +65,6 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             read_only: toolset.read_only,
         })
     });
-    Ok(json(&Reply { revision: &snapshot.catalog.revision, sources: lines.collect() }))
+    let (revision, notice) = (&snapshot.catalog.revision, snapshot.stale.as_deref());
+    Ok(json(&Reply { revision, notice, sources: lines.collect() }))
 }

@@ -117,6 +117,7 @@ impl Actor {
                 biased;
                 () = self.around.shutdown.cancelled() => break,
                 () = self.ending.wanted() => break,
+                Ok(()) = self.settings.changed() => self.config = self.settings.borrow().clone(),
                 Some(result) = self.results.recv() => self.result(result).await,
                 ask = asks.recv() => match ask {
                     Some(Ask::Call(call)) => self.call(call),
@@ -126,7 +127,6 @@ impl Actor {
                 },
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => self.tick(),
             }
-            self.config.clone_from(&self.settings.borrow());
         }
         self.finish(asks);
     }
