@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{AT_ONCE, Place, Relay, eventually};
+use support::{AT_ONCE, PATIENCE, Place, Relay, eventually};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 const RELOADED: &str = "configuration reloaded";
@@ -38,6 +38,15 @@ fn edit_now(relay: &Relay, settings: &str, sources: &[String]) {
     relay.place.config(settings, sources);
     relay.signal(Signal::HUP);
     eventually("it is reloaded", || told(relay, RELOADED) > before);
+}
+
+/// A relay's command line with other arguments than usual.
+fn serve(place: &Place, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrelay"));
+    command.args(["serve", "--log", "debug"]).args(args).env("TMPDIR", place.path("").trim_end_matches('/'));
+    command.env_remove("TOOLRELAY_CONFIG").env_remove("TOOLRELAY_LOG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// The processes of the source that was started with `--name ID`.
@@ -415,6 +424,30 @@ fn a_folder_that_is_swapped_behind_links_is_noticed() {
     relay.finish();
 }
 
+/// A deployment that points a link at another folder.
+#[test]
+fn a_folder_that_is_a_link_may_lead_elsewhere() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    let a = place.journaled("a", &[], "");
+    place.config("", std::slice::from_ref(&a));
+    for folder in ["one", "two"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
+    std::fs::rename(place.path("sources.toml"), place.path("one/sources.toml")).unwrap();
+    symlink("one", place.path("current")).unwrap();
+    let mut relay = Relay::spawn(&place, serve(&place, &["--config", &place.path("current/sources.toml")]));
+    relay.greet();
+    let state = place.path("state");
+    let text = format!("[relay]\nstate_dir = {state:?}\n{a}{}", place.journaled("b", &[], ""));
+    place.write("two/sources.toml", text);
+    symlink("two", place.path("next")).unwrap();
+    std::fs::rename(place.path("next"), place.path("current")).unwrap();
+    eventually("it is reloaded", || told(&relay, RELOADED) == 1);
+    assert_eq!(ids(&mut relay), ["a", "b"]);
+    relay.finish();
+}
+
 #[test]
 fn rapid_edits_settle_on_the_last_one() {
     let place = Place::new();
@@ -462,6 +495,33 @@ fn a_hangup_reloads() {
     }
     assert_eq!(relay.call("a", "echo", json!({"x": 1})).structured(), json!({"x": 1}));
     relay.finish();
+}
+
+/// Opens a terminal for a program, closes it when the program has answered, and tells how that ended.
+const TERMINAL: &str = r#"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+os.write(fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+seen = b""
+while b'"result"' not in seen:
+    seen += os.read(fd, 4096)
+os.close(fd)
+_, status = os.waitpid(pid, 0)
+print(os.waitstatus_to_exitcode(status))
+"#;
+
+#[test]
+fn a_terminal_that_closes_ends_the_relay() {
+    let place = Place::new();
+    let config = place.config("", &[]);
+    let mut python = Command::new("python3");
+    python.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_toolrelay"), "serve", "--log", "off", "--config", &config]);
+    let start = Instant::now();
+    let output = python.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
 }
 
 #[test]
@@ -538,13 +598,10 @@ fn drawers_change_with_the_file() {
 fn a_file_that_was_found_is_watched_too() {
     let place = Place::new();
     let a = place.journaled("a", &[], "");
-    let told = place.command("", std::slice::from_ref(&a));
-    let mut found = Command::new(told.get_program());
-    found.args(["serve", "--log", "debug"]).current_dir(place.path(""));
-    found.envs(told.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    found.env_remove("TOOLRELAY_CONFIG").env_remove("TOOLRELAY_LOG");
-    found.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut relay = Relay::spawn(&place, found);
+    place.config("", std::slice::from_ref(&a));
+    let mut command = serve(&place, &[]);
+    command.current_dir(place.path(""));
+    let mut relay = Relay::spawn(&place, command);
     relay.greet();
     edit(&relay, "", &[a, place.journaled("b", &[], "")]);
     assert_eq!(ids(&mut relay), ["a", "b"]);

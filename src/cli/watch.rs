@@ -181,13 +181,15 @@ fn blind(file: &Path, error: &notify::Error) {
     );
 }
 
-/// The folders in which something happens when the file changes: its own, those of the links on the way, and that of the
-/// file that they lead to.
+/// The folders in which something happens when the file changes: its own, those of the links on the way (a folder may be
+/// one), and that of the file that they lead to.
 fn folders(file: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut at = file.to_owned();
     for _ in 0..LINKS_MAX {
         let Some(folder) = at.parent().map(Path::to_owned) else { break };
+        let links = folder.ancestors().filter(|above| above.is_symlink());
+        found.extend(links.filter_map(Path::parent).map(Path::to_owned));
         let Ok(target) = std::fs::read_link(&at) else {
             found.insert(folder);
             break;
@@ -244,7 +246,14 @@ mod tests {
         std::fs::write(path("c/real"), "").unwrap();
         std::os::unix::fs::symlink("../b/link", path("a/f")).unwrap();
         std::os::unix::fs::symlink(path("c/real"), path("b/link")).unwrap();
-        let found: Vec<_> = folders(&path("a/f")).iter().map(|found| found.canonicalize().unwrap()).collect();
-        assert_eq!(found.iter().collect::<BTreeSet<_>>(), [path("a"), path("b"), path("c")].iter().collect());
+        std::fs::create_dir(path("d")).unwrap();
+        std::os::unix::fs::symlink("../a", path("d/current")).unwrap();
+        let check = |file: &str, want: &[&str]| {
+            let found: BTreeSet<_> = folders(&path(file)).iter().map(|found| found.canonicalize().unwrap()).collect();
+            assert_eq!(found, want.iter().map(|folder| path(folder)).collect(), "{file}");
+        };
+        check("c/real", &["c"]);
+        check("a/f", &["a", "b", "c"]);
+        check("d/current/f", &["a", "b", "c", "d"]);
     }
 }
