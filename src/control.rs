@@ -348,8 +348,8 @@ impl World {
         self.config.sources.iter().find(|entry| entry.id().as_str() == id)
     }
 
-    /// Builds toolsets and catalog anew, on a thread of its own, and publishes them.
-    async fn rebuild(&mut self, listings: Vec<(SourceId, Listing, bool)>) {
+    /// Builds toolsets and catalog anew, on a thread of its own, and publishes them; `false` if that failed.
+    async fn rebuild(&mut self, listings: Vec<(SourceId, Listing, bool)>) -> bool {
         let config = self.config.clone();
         let mut toolsets = self.toolsets.clone();
         let store = self.store.clone();
@@ -369,8 +369,12 @@ impl World {
             Ok((toolsets, catalog)) => {
                 self.toolsets = toolsets;
                 self.publish(Some(catalog));
+                true
             }
-            Err(error) => tracing::error!(%error, "catalog could not be built; the last one stays"),
+            Err(error) => {
+                tracing::error!(%error, "catalog could not be built; the last one stays");
+                false
+            }
         }
     }
 

@@ -48,7 +48,7 @@ fn stubborn_sources_go_with_the_end_of_input() {
 
 #[test]
 fn stubborn_sources_go_with_a_signal() {
-    // A hangup does not end it: it reads its configuration (`tests/reload.rs`).
+    // A hangup does not end it: it reads its configuration (`tests/reload_file.rs`).
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         check(&format!("{signal:?}"), |relay| relay.signal(signal));
     }

@@ -118,8 +118,8 @@ impl World {
             if old.is_listed() { Toolset::outline(spec, &old.to_outline()) } else { Toolset::unlisted(spec) }
         });
         let is_outline_enough = with_spec(entry, |spec| !old.loaded && old.to_outline().fits(spec));
+        plan.toolsets.insert(id.clone(), Arc::new(toolset));
         if !old.is_listed() || is_outline_enough {
-            plan.toolsets.insert(id.clone(), Arc::new(toolset));
             return;
         }
         // The memory may hold less than was listed, when it could not be written.
@@ -169,7 +169,10 @@ impl World {
         self.unstarted.extend(plan.started);
         let sources = self.sources.clone();
         self.digests.retain(|id, _| sources.get(id).is_some_and(|source| source.edition != self.around.edition));
-        self.rebuild(plan.listings).await;
+        if !self.rebuild(plan.listings).await {
+            // The last catalog fits the last sources only: better one without these tools.
+            self.rebuild(Vec::new()).await;
+        }
         // Only now: whoever calls from here on finds the new sources.
         for (source, why) in plan.ended {
             source.end(why);
