@@ -10,6 +10,8 @@ mod glob;
 mod indexing;
 pub mod listing;
 mod meaning;
+mod mending;
+mod packed;
 mod postings;
 mod question;
 mod rerank;

@@ -26,7 +26,7 @@
 //! config     sources.toml: one table of keys -> check -> Config
 //! protocol   facts of the protocol's revisions
 //! redact     masking of secrets
-//! trim       freed memory given back
+//! trim       memory given back
 //! pattern    pure: which regular expressions clients take
 //! wire       bytes: lines, messages seen from outside, frames
 //! name       SourceId, ToolName, ExposedName

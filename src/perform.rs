@@ -48,7 +48,7 @@ pub async fn perform(
             if error.kind == ErrorKind::InvalidArguments {
                 let snapshot = snapshots.now();
                 let entry = snapshot.catalog.find(&id, &name);
-                error.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
+                error.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0).ok());
             }
             error
         }),

@@ -346,8 +346,9 @@ mod tests {
         assert_eq!(recalled.sources, [(key("clock"), want)]);
         assert_eq!(recalled.open, [("local".to_owned(), "clock".to_owned())]);
         let loaded = store.load(vec![key("other"), key("clock")]).await;
-        let seen: Vec<_> = loaded.iter().map(|(key, listing)| (key.id.as_str(), &*listing.tools[0].raw)).collect();
-        assert_eq!(seen, [("clock", raw)]);
+        let seen: Vec<_> =
+            loaded.iter().map(|(key, listing)| (key.id.as_str(), listing.tools[0].raw.unpack())).collect();
+        assert_eq!(seen, [("clock", raw.to_owned())]);
     }
 
     #[tokio::test]

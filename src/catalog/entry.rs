@@ -1,10 +1,11 @@
 //! Owns one tool of the catalog: its source's own JSON and how it is shown. Whatever can be read from that JSON is read when
-//! it is asked for, so that 50,000 entries cost little more than their text.
+//! it is asked for, so that 50,000 entries cost little more than their text, which is kept packed.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::mending::mended;
+use super::packed::Packed;
 use super::schema::{self, Edit, Input, Output};
 use super::signature::Signature;
 use super::text::{LINE_MAX, first_sentence, single_line};
@@ -20,7 +21,7 @@ pub struct Entry {
     /// The name under which it is shown, unless two names meet: see [`Catalog::exposed_name`](super::Catalog::exposed_name).
     pub name: ExposedName,
     /// The tool's JSON object exactly as its source wrote it.
-    pub raw: Arc<str>,
+    pub raw: Packed,
     /// Whether it only reads, as far as the policy can tell.
     pub read_only: bool,
     /// It may be called, and is shown nowhere.
@@ -34,20 +35,61 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The tool's own JSON, of which a [`View`] is then taken.
+    pub fn read(&self) -> Sheet<'_> {
+        Sheet { entry: self, text: self.raw.unpack() }
+    }
+
     /// The tool as clients see it: its source's JSON with the exposed name, every other byte as it came, save for what would
-    /// make a client drop the whole list (see [`repairs`](Self::repairs)) and an overridden description.
+    /// make a client drop the whole list (see [`repairs`](View::repairs)) and an overridden description.
     pub fn exposed_json(&self, modern: bool) -> String {
         self.exposed_json_as(&self.name, modern)
     }
 
     /// [`exposed_json`](Self::exposed_json) under another name.
     pub fn exposed_json_as(&self, name: &ExposedName, modern: bool) -> String {
-        let Some(members) = Members::of(&self.raw) else { return self.raw.to_string() };
+        self.read().exposed_json(name, modern)
+    }
+
+    /// See [`View::first_line`].
+    pub fn first_line(&self) -> String {
+        self.read().view().first_line()
+    }
+
+    /// See [`View::schemas`].
+    pub fn schemas(&self) -> (String, Option<String>) {
+        let sheet = self.read();
+        let (input, output) = sheet.view().schemas();
+        (input.into_owned(), output.map(str::to_owned))
+    }
+}
+
+/// A tool's JSON, unpacked for as long as something is read from it.
+#[derive(Debug)]
+pub struct Sheet<'a> {
+    entry: &'a Entry,
+    text: String,
+}
+
+/// What a sheet says, its members looked up once: for those who read more than one thing from it.
+#[derive(Debug)]
+pub struct View<'a> {
+    entry: &'a Entry,
+    members: Members<'a>,
+}
+
+impl Sheet<'_> {
+    pub fn view(&self) -> View<'_> {
+        View { entry: self.entry, members: Members::of(&self.text).unwrap_or_default() }
+    }
+
+    fn exposed_json(&self, name: &ExposedName, modern: bool) -> String {
+        let Some(members) = Members::of(&self.text) else { return self.text.clone() };
         let name = raw::quote(name.as_str());
-        let description = self.description.as_deref().map(raw::quote);
+        let description = self.entry.description.as_deref().map(raw::quote);
         let input = schema::judge_input(members.get("inputSchema"));
         let mended = mended(&members);
-        let mut edit = Edit::new(&self.raw, &members);
+        let mut edit = Edit::new(&self.text, &members);
         edit.set("name", &name);
         for (key, value, _) in &mended {
             match value {
@@ -70,12 +112,14 @@ impl Entry {
         }
         edit.finish()
     }
+}
 
+impl<'a> View<'a> {
     /// What is changed or left out when the tool is shown, one sentence each; empty for a tool that is shown as it came.
     pub fn repairs(&self) -> Vec<String> {
-        let members = self.members();
-        let overridden = |key: &str| key == "description" && self.description.is_some();
-        let mended = mended(&members).into_iter().filter(|(key, ..)| !overridden(key));
+        let members = &self.members;
+        let overridden = |key: &str| key == "description" && self.entry.description.is_some();
+        let mended = mended(members).into_iter().filter(|(key, ..)| !overridden(key));
         let mut found: Vec<_> = mended.map(|(_, _, note)| note).collect();
         match schema::judge_input(members.get("inputSchema")) {
             Input::Keep => {}
@@ -93,17 +137,17 @@ impl Entry {
     }
 
     /// The description that is shown: the configuration's, else the source's.
-    pub fn description(&self) -> Option<Cow<'_, str>> {
-        match &self.description {
+    pub fn description(&self) -> Option<Cow<'a, str>> {
+        match &self.entry.description {
             Some(text) => Some(Cow::Borrowed(text)),
-            None => self.members().text("description"),
+            None => self.members.text("description"),
         }
     }
 
     /// The display title: the tool's own, else that of its annotations.
-    pub fn title(&self) -> Option<Cow<'_, str>> {
-        let members = self.members();
-        members.text("title").or_else(|| Members::of(members.get("annotations")?)?.text("title"))
+    pub fn title(&self) -> Option<Cow<'a, str>> {
+        let own = self.members.text("title");
+        own.or_else(|| Members::of(self.members.get("annotations")?)?.text("title"))
     }
 
     /// The first sentence of the description as one line of at most 160 characters; the title where there is none.
@@ -114,14 +158,13 @@ impl Entry {
     }
 
     /// The input schema as it is shown, and the output schema unless it is no schema at all; both JSON text.
-    pub fn schemas(&self) -> (Cow<'_, str>, Option<&str>) {
-        let members = self.members();
-        let input = members.get("inputSchema");
+    pub fn schemas(&self) -> (Cow<'a, str>, Option<&'a str>) {
+        let input = self.members.get("inputSchema");
         let shown = match schema::judge_input(input) {
             Input::Repaired(schema, _) => Cow::Owned(schema),
             Input::Keep | Input::Impossible(_) => Cow::Borrowed(input.unwrap_or(schema::OPEN_INPUT)),
         };
-        let output = members.get("outputSchema").filter(|text| raw::kind(text) == Kind::Object);
+        let output = self.members.get("outputSchema").filter(|text| raw::kind(text) == Kind::Object);
         (shown, output)
     }
 
@@ -130,81 +173,10 @@ impl Entry {
         Signature::of(&self.schemas().0)
     }
 
-    pub(crate) fn members(&self) -> Members<'_> {
-        Members::of(&self.raw).unwrap_or_default()
+    /// A member of the tool's JSON.
+    pub(crate) fn member(&self, key: &str) -> Option<&'a str> {
+        self.members.get(key)
     }
-}
-
-/// A member's name, and which values it may have.
-type Check<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
-
-/// The members beside the schemas that would make a strict client drop the whole list: each with its value in place of the
-/// bad one (`None`: it is left out) and a sentence for [`Entry::repairs`].
-fn mended(members: &Members) -> Vec<(&'static str, Option<String>, String)> {
-    let mut found = Vec::new();
-    let mut leave_out = |key: &'static str, wanted: &str| {
-        found.push((key, None, format!("its `{key}` is no {wanted}, so it is left out")));
-    };
-    let is_bad = |key: &str, is_good: &dyn Fn(&str) -> bool| members.get(key).is_some_and(|value| !is_good(value));
-    for key in ["description", "title"] {
-        if is_bad(key, &is_text) {
-            leave_out(key, "text");
-        }
-    }
-    if is_bad("_meta", &is_object) {
-        leave_out("_meta", "object");
-    }
-    if is_bad("icons", &|value| raw::elements(value).is_some_and(|icons| icons.into_iter().all(is_icon))) {
-        leave_out("icons", "list of icons");
-    }
-    let flag = |value: &str| raw::kind(value) == Kind::Bool;
-    let support = |value: &str| matches!(raw::string(value).as_deref(), Some("forbidden" | "optional" | "required"));
-    let inner: [(&'static str, &[Check]); 2] = [
-        (
-            "annotations",
-            &[
-                ("title", &is_text),
-                ("readOnlyHint", &flag),
-                ("destructiveHint", &flag),
-                ("idempotentHint", &flag),
-                ("openWorldHint", &flag),
-            ],
-        ),
-        ("execution", &[("taskSupport", &support)]),
-    ];
-    for (key, checks) in inner {
-        let Some(text) = members.get(key) else { continue };
-        let Some(object) = Members::of(text) else {
-            found.push((key, None, format!("its `{key}` is no object, so it is left out")));
-            continue;
-        };
-        let bad = |(name, is_good): &&Check| object.get(name).is_some_and(|value| !is_good(value));
-        let bad: Vec<_> = checks.iter().filter(bad).map(|(name, _)| *name).collect();
-        if !bad.is_empty() {
-            let mut edit = Edit::new(text, &object);
-            bad.iter().for_each(|name| edit.remove(name));
-            let note = format!("the `{}` of its `{key}` has no value it can have, so it is left out", bad.join("`, `"));
-            found.push((key, Some(edit.finish()), note));
-        }
-    }
-    found
-}
-
-fn is_text(value: &str) -> bool {
-    raw::string(value).is_some()
-}
-
-fn is_object(value: &str) -> bool {
-    raw::kind(value) == Kind::Object
-}
-
-fn is_icon(value: &str) -> bool {
-    let Some(icon) = Members::of(value) else { return false };
-    let is_good = |key: &str, is_good: &dyn Fn(&str) -> bool| icon.get(key).is_none_or(is_good);
-    icon.get("src").is_some_and(is_text)
-        && is_good("mimeType", &is_text)
-        && is_good("sizes", &schema::is_name_list)
-        && is_good("theme", &|value| matches!(raw::string(value).as_deref(), Some("light" | "dark")))
 }
 
 #[cfg(test)]
@@ -304,7 +276,8 @@ mod tests {
                 let shown = raw.replace(&gone, kept).replace("\"t\", \"", "\"t\",\"").replace("\"t\"", "\"s__t\"");
                 let found = tool.exposed_json(false).replace("\"s__t\", \"", "\"s__t\",\"");
                 assert_eq!(found, shown, "{raw}");
-                assert_eq!(tool.repairs().len(), 1, "{raw}: {:?}", tool.repairs());
+                let repairs = tool.read().view().repairs();
+                assert_eq!(repairs.len(), 1, "{raw}: {repairs:?}");
             }
         }
         for good in [
@@ -313,7 +286,7 @@ mod tests {
         ] {
             let tool = entry(&format!("{{\"name\":\"t\",{good},{base}}}"));
             assert_eq!(tool.exposed_json(false), format!("{{\"name\":\"s__t\",{good},{base}}}"));
-            assert_eq!(tool.repairs(), [""; 0]);
+            assert_eq!(tool.read().view().repairs(), [""; 0]);
         }
     }
 
@@ -336,15 +309,19 @@ mod tests {
 
     #[test]
     fn texts_come_from_the_tool() {
-        let tool = entry(
+        let read = entry(
             r#"{"name":"t","description":"Reads\n a file. More.","annotations":{"title":"Read"},"outputSchema":{"a":1}}"#,
         );
+        let sheet = read.read();
+        let tool = sheet.view();
         assert_eq!(tool.first_line(), "Reads a file.");
         assert_eq!(tool.title().as_deref(), Some("Read"));
         assert_eq!(tool.schemas(), (Cow::Borrowed(schema::OPEN_INPUT), Some(r#"{"a":1}"#)));
         assert_eq!(tool.signature().text, "()");
         assert_eq!(tool.repairs().len(), 2);
         let bare = entry(r#"{"name":"t","title":"Top","outputSchema":true}"#);
+        let sheet = bare.read();
+        let bare = sheet.view();
         assert_eq!((bare.first_line().as_str(), bare.description(), bare.schemas().1), ("Top", None, None));
     }
 

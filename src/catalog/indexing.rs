@@ -138,10 +138,11 @@ impl Builder {
     }
 
     fn add(&mut self, entry: &Entry, shared: &[(u32, u8)]) {
-        let members = entry.members();
+        let sheet = entry.read();
+        let view = sheet.view();
         self.take(NAME, entry.tool.as_str());
-        self.take(TITLE, &entry.title().unwrap_or_default());
-        let description = entry.description().unwrap_or_default();
+        self.take(TITLE, &view.title().unwrap_or_default());
+        let description = view.description().unwrap_or_default();
         let first = first_sentence(&description);
         // The sentence starts after any marks of a heading.
         let end = first.as_ptr().addr() - description.as_ptr().addr() + first.len();
@@ -151,7 +152,7 @@ impl Builder {
         let room = SOURCE_WORDS_MAX.saturating_sub(self.source.len());
         let own = self.found.iter().take(room);
         self.source.extend(own.map(|&(term, field)| (term, if field == NAME { SOURCE_TOOLS } else { SOURCE_TEXTS })));
-        if let Some(schema) = members.get("inputSchema") {
+        if let Some(schema) = view.member("inputSchema") {
             self.take_schema(schema, DEPTH_MAX);
         }
         self.found.extend_from_slice(shared);

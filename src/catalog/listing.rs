@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
 
+use super::packed::Packed;
 use super::text::{bounded_text, single_line};
 use crate::name::ToolName;
 use crate::wire::raw::{self, Kind, Members};
@@ -46,7 +46,7 @@ impl ServerNote {
 pub struct ListedTool {
     pub name: ToolName,
     /// The tool's JSON object, byte for byte.
-    pub raw: Arc<str>,
+    pub raw: Packed,
 }
 
 /// An item of a listing that is no usable tool.
@@ -101,45 +101,29 @@ enum Layout {
 impl Listing {
     /// Sorts and checks what a source listed. Of tools that share a name the first in byte order is kept.
     pub fn new(raw_tools: impl IntoIterator<Item = Box<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
-        Self::of(raw_tools, note, incomplete)
-    }
-
-    fn of(raw_tools: impl IntoIterator<Item = impl AsRef<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
-        let mut tools: Vec<ListedTool> = Vec::new();
-        let mut rejected = Vec::new();
-        for raw in raw_tools {
-            match read(raw.as_ref()) {
-                Ok(tool) => tools.push(tool),
-                Err(reject) => rejected.push(reject),
-            }
-        }
-        tools.sort_unstable_by(|a, b| (&a.name, &a.raw).cmp(&(&b.name, &b.raw)));
-        tools.dedup_by(|later, kept| {
-            let same = later.name == kept.name;
-            if same {
-                rejected.push(reject(Some(later.name.as_str()), "listed more than once, the first is kept"));
-            }
-            same
-        });
+        let raw_tools: Vec<_> = raw_tools.into_iter().collect();
+        let (tools, rejected) = sorted(raw_tools.iter().map(AsRef::as_ref));
         Self::sealed(tools, rejected, note, incomplete)
     }
 
     fn sealed(
-        mut tools: Vec<ListedTool>,
+        tools: Vec<(ToolName, &str)>,
         mut rejected: Vec<Rejected>,
         note: ServerNote,
         incomplete: Option<String>,
     ) -> Self {
-        tools.shrink_to_fit();
         rejected.sort_unstable();
         let note = note.cleaned();
-        let digest = digest(&tools, &rejected, &note);
+        let (names, texts): (Vec<ToolName>, Vec<&str>) = tools.into_iter().unzip();
+        let digest = digest(&texts, &rejected, &note);
+        let tools = names.into_iter().zip(Packed::all(&texts)).map(|(name, raw)| ListedTool { name, raw }).collect();
         Self { tools, note, rejected, incomplete, digest }
     }
 
     /// The tools and rejects as bytes to be stored; the note is stored apart.
     pub fn to_blob(&self) -> Vec<u8> {
-        let has_breaks = self.tools.iter().any(|tool| tool.raw.contains('\n'));
+        let texts: Vec<String> = self.tools.iter().map(|tool| tool.raw.unpack()).collect();
+        let has_breaks = texts.iter().any(|text| text.contains('\n'));
         let layout = if has_breaks { Layout::Array } else { Layout::Lines };
         let head = Head { tools: self.tools.len(), layout, rejected: self.rejected.clone() };
         let mut blob = serde_json::to_vec(&head).expect("BUG: a listing's head is always JSON");
@@ -149,11 +133,11 @@ impl Listing {
             Layout::Array => (b"[", b',', b"]"),
         };
         blob.extend_from_slice(open);
-        for (at, tool) in self.tools.iter().enumerate() {
+        for (at, text) in texts.iter().enumerate() {
             if at > 0 {
                 blob.push(between);
             }
-            blob.extend_from_slice(tool.raw.as_bytes());
+            blob.extend_from_slice(text.as_bytes());
         }
         blob.extend_from_slice(close);
         blob
@@ -169,18 +153,36 @@ impl Listing {
             Layout::Lines => body.split('\n').collect(),
             Layout::Array => raw::elements(body).unwrap_or_default(),
         };
-        let mut listing = Self::of(raws, note, incomplete);
-        if listing.tools.len() != head.tools || !listing.rejected.is_empty() {
-            return Err(BlobError::Count { expected: head.tools, found: listing.tools.len() });
+        let (tools, rejected) = sorted(raws);
+        if tools.len() != head.tools || !rejected.is_empty() {
+            return Err(BlobError::Count { expected: head.tools, found: tools.len() });
         }
-        if !head.rejected.is_empty() {
-            listing = Self::sealed(listing.tools, head.rejected, listing.note, listing.incomplete);
-        }
-        Ok(listing)
+        Ok(Self::sealed(tools, head.rejected, note, incomplete))
     }
 }
 
-fn read(raw: &str) -> Result<ListedTool, Rejected> {
+/// The tools of a list, sorted by name, each with its JSON; and what is no usable tool.
+fn sorted<'a>(raw_tools: impl IntoIterator<Item = &'a str>) -> (Vec<(ToolName, &'a str)>, Vec<Rejected>) {
+    let mut tools: Vec<(ToolName, &str)> = Vec::new();
+    let mut rejected = Vec::new();
+    for raw in raw_tools {
+        match read(raw) {
+            Ok(tool) => tools.push(tool),
+            Err(reject) => rejected.push(reject),
+        }
+    }
+    tools.sort_unstable();
+    tools.dedup_by(|(later, _), (kept, _)| {
+        let same = later == kept;
+        if same {
+            rejected.push(reject(Some(later.as_str()), "listed more than once, the first is kept"));
+        }
+        same
+    });
+    (tools, rejected)
+}
+
+fn read(raw: &str) -> Result<(ToolName, &str), Rejected> {
     let raw = raw.trim_matches([' ', '\n', '\r', '\t']);
     let members = Members::of(raw).ok_or_else(|| {
         let is_json = serde_json::from_str::<&serde_json::value::RawValue>(raw).is_ok();
@@ -194,19 +196,18 @@ fn read(raw: &str) -> Result<ListedTool, Rejected> {
     if name.is_empty() {
         return Err(reject(Some(""), "its `name` is empty"));
     }
-    let name = ToolName::new(&*name);
-    Ok(ListedTool { name, raw: raw.into() })
+    Ok((ToolName::new(&*name), raw))
 }
 
 fn reject(name: Option<&str>, reason: &str) -> Rejected {
     Rejected { name: name.map(|name| single_line(name, SHORT_MAX)), reason: reason.to_owned() }
 }
 
-fn digest(tools: &[ListedTool], rejected: &[Rejected], note: &ServerNote) -> String {
+fn digest(tools: &[&str], rejected: &[Rejected], note: &ServerNote) -> String {
     let mut hash = Fingerprint::new();
     hash.number(tools.len());
     for tool in tools {
-        hash.text(&tool.raw);
+        hash.text(tool);
     }
     hash.number(rejected.len());
     for reject in rejected {
@@ -262,8 +263,8 @@ mod tests {
         Listing::new(raws.iter().map(|&raw| Box::from(raw)), note, None)
     }
 
-    fn raws(listing: &Listing) -> Vec<(&str, &str)> {
-        listing.tools.iter().map(|tool| (tool.name.as_str(), &*tool.raw)).collect()
+    fn raws(listing: &Listing) -> Vec<(&str, String)> {
+        listing.tools.iter().map(|tool| (tool.name.as_str(), tool.raw.unpack())).collect()
     }
 
     fn rejects(listing: &Listing) -> Vec<(Option<&str>, &str)> {
@@ -287,8 +288,11 @@ mod tests {
         assert_eq!(
             raws(&found),
             [
-                ("a", r#"{"n\u0061me":"\u0061"}"#),
-                ("b", r#"{"name":"b","inputSchema":{"maximum":1e400,"x":"\ud800","x":98765432109876543210}}"#),
+                ("a", r#"{"n\u0061me":"\u0061"}"#.to_owned()),
+                (
+                    "b",
+                    r#"{"name":"b","inputSchema":{"maximum":1e400,"x":"\ud800","x":98765432109876543210}}"#.to_owned()
+                ),
             ]
         );
         assert_eq!(

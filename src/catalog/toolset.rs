@@ -230,7 +230,8 @@ fn entry(
     chosen: &Chosen,
     tool: &ListedTool,
 ) -> Result<(Entry, Option<String>, Option<String>), String> {
-    let members = Members::of(&tool.raw).unwrap_or_default();
+    let text = tool.raw.unpack();
+    let members = Members::of(&text).unwrap_or_default();
     let annotations = members.get("annotations").and_then(Members::of).unwrap_or_default();
     let facts = ToolFacts {
         name: tool.name.as_str(),

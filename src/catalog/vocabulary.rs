@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::sync::{LazyLock, OnceLock};
 
 use super::fuzzy::Sketch;
+use crate::trim;
 
 /// Written by `build.rs`, which also says how it is laid out.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vocabulary.bin"));
@@ -38,8 +39,10 @@ impl Vocabulary {
         &EMBEDDED
     }
 
-    fn unpacked(packed: &[u8]) -> Self {
-        let bytes = miniz_oxide::inflate::decompress_to_vec(packed).expect("BUG: the embedded vocabulary unpacks");
+    fn unpacked(packed: &'static [u8]) -> Self {
+        let mut bytes = miniz_oxide::inflate::decompress_to_vec(packed).expect("BUG: the embedded vocabulary unpacks");
+        bytes.shrink_to_fit();
+        trim::let_go(packed);
         let mut own =
             Self { bytes, count: 0, dimensions: 0, texts: 0, relations: 0, vectors: 0, sketches: OnceLock::new() };
         own.count = own.number(0);

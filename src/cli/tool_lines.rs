@@ -56,8 +56,10 @@ impl ToolLine {
     /// Of the entry at a position of a source's tools.
     pub fn new(toolset: &Toolset, position: usize, schemas: bool) -> Self {
         let entry = &toolset.entries[position];
-        let signature = entry.signature();
-        let (input, output) = if schemas { entry.schemas() } else { ("".into(), None) };
+        let sheet = entry.read();
+        let view = sheet.view();
+        let signature = view.signature();
+        let (input, output) = if schemas { view.schemas() } else { ("".into(), None) };
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
         let is_apart = !entry.direct && !entry.hidden;
         let remark = if is_apart { toolset.withheld(entry.tool.as_str()) } else { None };
@@ -67,9 +69,9 @@ impl ToolLine {
             category: toolset.categories.of(position).map(str::to_owned),
             signature: Some(signature.text),
             lossy: signature.lossy,
-            description: match entry.description() {
+            description: match view.description() {
                 Some(description) if schemas => description.into_owned(),
-                _ => entry.first_line(),
+                _ => view.first_line(),
             },
             read_only: entry.read_only,
             hidden: entry.hidden,

@@ -143,7 +143,7 @@ impl CallError {
     /// The failure of a call of that tool, with the input schema that its arguments should fit.
     fn of(self, entry: &Entry) -> Self {
         let mut error = self.at(entry.source.as_str(), Some(entry.tool.as_str()));
-        error.input_schema = RawValue::from_string(entry.schemas().0.into_owned()).ok();
+        error.input_schema = RawValue::from_string(entry.schemas().0).ok();
         error
     }
 }

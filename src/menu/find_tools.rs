@@ -90,9 +90,11 @@ pub struct ToolLine<'a> {
 
 impl<'a> ToolLine<'a> {
     fn new(catalog: &'a Catalog, entry: &'a Entry, detail: Detail) -> Self {
-        let signature = (detail != Detail::Brief).then(|| entry.signature());
+        let sheet = entry.read();
+        let view = sheet.view();
+        let signature = (detail != Detail::Brief).then(|| view.signature());
         let full = detail == Detail::Full;
-        let (input, output) = if full { entry.schemas() } else { ("".into(), None) };
+        let (input, output) = if full { view.schemas() } else { ("".into(), None) };
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
         Self {
             source: entry.source.as_str(),
@@ -101,16 +103,16 @@ impl<'a> ToolLine<'a> {
             name: None,
             lossy: signature.as_ref().is_some_and(|signature| signature.lossy),
             signature: signature.map(|signature| signature.text),
-            description: match (full, entry.description()) {
-                (true, Some(description)) => description.into_owned(),
-                _ => crate::redact::one_line(&entry.first_line(), LINE_MAX),
+            description: match full.then(|| view.description()).flatten() {
+                Some(description) => description.into_owned(),
+                None => crate::redact::one_line(&view.first_line(), LINE_MAX),
             },
             score: None,
             enabled: None,
             read_only: entry.read_only,
             input_schema: if full { raw(&input) } else { None },
             output_schema: output.and_then(raw),
-            repairs: if full { entry.repairs() } else { Vec::new() },
+            repairs: if full { view.repairs() } else { Vec::new() },
         }
     }
 
@@ -254,6 +256,7 @@ async fn search<'a>(
         // On a thread of its own: a large catalog takes a while, and calls go on meanwhile.
         let built = tokio::task::spawn_blocking(move || {
             index.get_or_init(|| Index::build(&catalog));
+            crate::trim::give_back();
         });
         if built.await.is_err() {
             tracing::error!("search index could not be built");

@@ -199,7 +199,7 @@ impl ClientCall {
         failure = failure.at(source, Some(tool));
         let snapshot = here.session.around.control.snapshots.now();
         let entry = snapshot.catalog.find(source, tool);
-        failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0.into_owned()).ok());
+        failure.input_schema = entry.and_then(|entry| RawValue::from_string(entry.schemas().0).ok());
         failure.cause = RawValue::from_string(reply.text(error).to_owned()).ok();
         Some(failure)
     }

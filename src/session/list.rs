@@ -132,7 +132,7 @@ pub(super) fn visible_digest(snapshot: &Snapshot, principal: &Principal) -> [u8;
         }
         for entry in visible_of(snapshot, principal, toolset) {
             hash.update(entry.name.as_str());
-            hash.update(&*entry.raw);
+            hash.update(entry.raw.unpack());
         }
     }
     hash.finalize().into()
