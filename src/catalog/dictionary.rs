@@ -9,7 +9,7 @@ const LOAD: usize = 6;
 const SLOTS_MIN: usize = 16;
 
 /// Strings, numbered from 0 in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Dictionary {
     text: String,
     ends: Vec<u32>,
@@ -57,6 +57,16 @@ impl Dictionary {
             self.slots[slot] = number + 1;
             number
         })
+    }
+
+    /// Takes in the strings of another one, in their order; gives the number that each has here.
+    pub fn take_in(&mut self, other: Self) -> Vec<u32> {
+        let count = other.len() as u32;
+        if self.ends.is_empty() {
+            *self = other;
+            return (0..count).collect();
+        }
+        (0..count).map(|number| self.insert(other.text(number))).collect()
     }
 
     /// Where a string stands or would stand, and its number.
@@ -124,5 +134,9 @@ mod tests {
         assert_eq!((dictionary.len(), dictionary.get(""), dictionary.get("xé")), (5000, None, None));
         assert_eq!(dictionary.insert(""), 5000);
         assert_eq!(dictionary.get(""), Some(5000));
+        let mut other = Dictionary::default();
+        let others = ["new", &strings[7], "", "newer"].map(|string| other.insert(string));
+        assert_eq!((others, dictionary.take_in(other)), ([0, 1, 2, 3], vec![5001, 7, 5000, 5002]));
+        assert_eq!(dictionary.text(5002), "newer");
     }
 }

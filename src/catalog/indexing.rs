@@ -1,8 +1,9 @@
 //! Owns the making of the search index: which words of a tool count, in which field, and how much.
 //! It does not know how the index is asked.
 
-use std::collections::HashMap;
 use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread;
 
 use rust_stemmers::Stemmer;
 
@@ -15,7 +16,6 @@ use super::text::first_sentence;
 use super::tokens::{each_word, is_stop_word, stemmer};
 use super::vocabulary::Vocabulary;
 use super::{Catalog, Entry, Toolset};
-use crate::name::SourceId;
 use crate::wire::raw::{self, Kind, Members};
 
 /// The fields of a tool.
@@ -66,10 +66,11 @@ const SOURCE_WORDS_MAX: usize = 40_000;
 /// How deep a schema is indexed.
 const DEPTH_MAX: usize = 12;
 
-/// An index in the making.
-pub(super) struct Builder {
+/// A part of an index in the making: some toolsets that follow one another.
+struct Part {
     documents: Vec<(u32, u32)>,
-    sources: HashMap<SourceId, Range<u32>>,
+    /// The first document of each toolset.
+    firsts: Vec<u32>,
     names: Vec<(u64, u32)>,
     terms: Dictionary,
     /// Every word met so far, and its term, if it counts: stemming takes longer than looking it up.
@@ -85,11 +86,76 @@ pub(super) struct Builder {
     source: Vec<(u32, u8)>,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
+/// Indexes every entry that is loaded and not hidden. The index is the same, however many threads make it.
+pub(super) fn build(catalog: &Catalog, threads: usize) -> Index {
+    let parts = at_once(shares(catalog, threads), |share| Part::of(catalog, share));
+    let mut index = Index {
+        sources: catalog.toolsets.iter().zip(0..).map(|(toolset, at)| (toolset.id.clone(), at)).collect(),
+        ..Index::default()
+    };
+    let (mut own, mut sources, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        let first = index.documents.len() as u32;
+        numbers.push(index.terms.take_in(part.terms));
+        index.documents.extend(part.documents);
+        index.firsts.extend(part.firsts.iter().map(|at| first + at));
+        index.names.extend(part.names.iter().map(|&(name, document)| (name, first + document)));
+        index.sequences.append(part.sequences, &numbers[numbers.len() - 1]);
+        own.push(part.postings);
+        sources.push(part.source_postings);
+    }
+    index.firsts.push(index.documents.len() as u32);
+    index.names.sort_unstable();
+    index.names.dedup();
+    index.names.shrink_to_fit();
+    index.documents.shrink_to_fit();
+    index.terms.shrink();
+    index.sequences.shrink();
+    index.postings = join(own, &numbers, index.terms.len(), &WEIGHTS);
+    index.source_postings = join(sources, &numbers, index.terms.len(), &SOURCE_WEIGHTS);
+    index.meanings = meanings(&index, threads);
+    index
+}
+
+/// The positions of the toolsets in parts with about as many tools each.
+fn shares(catalog: &Catalog, count: usize) -> Vec<Range<usize>> {
+    let total: usize = catalog.toolsets.iter().map(|toolset| toolset.entries.len()).sum();
+    let (mut shares, mut start, mut seen) = (Vec::new(), 0, 0);
+    for (toolset, next) in catalog.toolsets.iter().zip(1..) {
+        seen += toolset.entries.len();
+        if seen * count >= total * (shares.len() + 1) && shares.len() + 1 < count {
+            shares.push(start..next);
+            start = next;
+        }
+    }
+    shares.push(start..catalog.toolsets.len());
+    shares
+}
+
+/// Does work on all items at the same time, a thread for each; gives the outcomes in the order of the items.
+fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    thread::scope(|scope| {
+        let mut items = items.into_iter();
+        let first = items.next();
+        let others: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
+        let first = first.map(work);
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        first.into_iter().chain(others).collect()
+    })
+}
+
+fn join(parts: Vec<PostingsBuilder>, numbers: &[Vec<u32>], terms: usize, weights: &[FieldWeight; FIELDS]) -> Postings {
+    let averages = PostingsBuilder::averages(parts.iter());
+    let runs = at_once(parts, |part| part.turn(&averages, weights));
+    Postings::joined(&runs, numbers, terms)
+}
+
+impl Part {
+    fn new() -> Self {
         Self {
             documents: Vec::new(),
-            sources: HashMap::new(),
+            firsts: Vec::new(),
             names: Vec::new(),
             terms: Dictionary::default(),
             words: Dictionary::default(),
@@ -102,31 +168,30 @@ impl Default for Builder {
             source: Vec::new(),
         }
     }
-}
 
-impl Builder {
-    /// Indexes every entry that is loaded and not hidden.
-    pub fn index(mut self, catalog: &Catalog) -> Index {
-        for (toolset, at) in catalog.toolsets.iter().zip(0_u32..) {
-            let start = self.documents.len() as u32;
-            let shared = self.shared_terms(toolset);
-            self.source = shared
+    /// Takes all tools of some toolsets.
+    fn of(catalog: &Catalog, share: Range<usize>) -> Self {
+        let mut part = Self::new();
+        let first = share.start as u32;
+        for (toolset, at) in catalog.toolsets[share].iter().zip(first..) {
+            part.firsts.push(part.documents.len() as u32);
+            let shared = part.shared_terms(toolset);
+            part.source = shared
                 .iter()
                 .map(|&(term, field)| (term, if field == SOURCE { SOURCE_NAME } else { SOURCE_SUMMARY }))
                 .collect();
             for (entry, position) in toolset.entries.iter().zip(0_u32..).filter(|(entry, _)| !entry.hidden) {
-                let document = self.documents.len() as u32;
+                let document = part.documents.len() as u32;
                 let full = format!("{}/{}", entry.source, entry.tool);
                 for name in [entry.tool.as_str(), &full, catalog.exposed_name(entry).as_str()] {
-                    self.names.push((name_hash(name), document));
+                    part.names.push((name_hash(name), document));
                 }
-                self.documents.push((at, position));
-                self.add(entry, &shared);
+                part.documents.push((at, position));
+                part.add(entry, &shared);
             }
-            self.source_postings.add(&mut self.source);
-            self.sources.insert(toolset.id.clone(), start..self.documents.len() as u32);
+            part.source_postings.add(&part.source);
         }
-        self.finish()
+        part
     }
 
     /// The terms that all tools of a toolset have.
@@ -156,7 +221,7 @@ impl Builder {
             self.take_schema(schema, DEPTH_MAX);
         }
         self.found.extend_from_slice(shared);
-        self.postings.add(&mut self.found);
+        self.postings.add(&self.found);
         self.found.clear();
     }
 
@@ -211,44 +276,81 @@ impl Builder {
             }
         }
     }
-
-    fn finish(mut self) -> Index {
-        self.names.sort_unstable();
-        self.names.dedup();
-        self.names.shrink_to_fit();
-        self.documents.shrink_to_fit();
-        self.terms.shrink();
-        self.sequences.shrink();
-        let postings = self.postings.finish(&WEIGHTS);
-        Index {
-            meanings: meanings(&self.terms, &postings, &self.sequences),
-            documents: self.documents,
-            sources: self.sources,
-            names: self.names,
-            terms: self.terms,
-            postings,
-            source_postings: self.source_postings.finish(&SOURCE_WEIGHTS),
-            sequences: self.sequences,
-        }
-    }
 }
 
 /// The meaning of each document, one after another.
-fn meanings(terms: &Dictionary, postings: &Postings, sequences: &Sequences) -> Vec<i8> {
+fn meanings(index: &Index, threads: usize) -> Vec<i8> {
     let vocabulary = Vocabulary::embedded();
-    let worth = |term: u32| postings.idf(term).powf(MEANING_RARITY);
-    let words: Vec<_> = (0..terms.len() as u32)
-        .map(|term| vocabulary.vector_number(terms.text(term)).map(|vector| (vector, worth(term))))
+    let worth = |term: u32| index.postings.idf(term).powf(MEANING_RARITY);
+    let words: Vec<_> = (0..index.terms.len() as u32)
+        .map(|term| vocabulary.vector_number(index.terms.text(term)).map(|vector| (vector, worth(term))))
         .collect();
-    let mut mean = Mean::new();
-    let mut meanings = Vec::with_capacity(sequences.len() * vocabulary.dimensions());
-    for document in 0..sequences.len() as u32 {
-        for (term, field) in sequences.of(document).take(MEANING_WORDS) {
-            if let Some((vector, worth)) = words[term as usize] {
-                mean.add(vector, if field == NAME { MEANING_NAME * worth } else { worth });
+    let share = index.len().div_ceil(threads).max(1);
+    let shares = (0..threads).map(|at| index.len().min(at * share)..index.len().min((at + 1) * share)).collect();
+    let parts = at_once(shares, |share: Range<usize>| {
+        let mut mean = Mean::new();
+        let mut meanings = Vec::with_capacity(share.len() * vocabulary.dimensions());
+        for document in share {
+            for (term, field) in index.sequences.of(document as u32).take(MEANING_WORDS) {
+                if let Some((vector, worth)) = words[term as usize] {
+                    mean.add(vector, if field == NAME { MEANING_NAME * worth } else { worth });
+                }
             }
+            meanings.extend(mean.take());
         }
-        meanings.extend(mean.take());
+        meanings
+    });
+    parts.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Listing, ServerNote, ToolsetSpec};
+    use super::*;
+    use crate::config::ToolRules;
+    use crate::name::SourceId;
+
+    fn catalog() -> Catalog {
+        let rules = ToolRules::default();
+        let toolsets = (0..40).map(|at| {
+            let id = SourceId::new(&format!("source-{at}")).unwrap();
+            let spec =
+                ToolsetSpec { id: &id, name: "", provider: "p", summary: None, prefix: id.as_str(), rules: &rules };
+            let tool = |number: usize| {
+                let word = ["invoice", "letter", "weather", "branch", "file"][(at * 3 + number) % 5];
+                format!(r#"{{"name":"get_{word}_{number}","description":"Gets a {word} by number {}."}}"#, at * number)
+            };
+            let tools = (0..at % 7).map(|number| tool(number).into());
+            Arc::new(Toolset::build(&spec, &Listing::new(tools, ServerNote::default(), None)))
+        });
+        Catalog::build(toolsets.collect())
     }
-    meanings
+
+    #[test]
+    fn any_number_of_threads_makes_the_same_index() {
+        let catalog = catalog();
+        let one = build(&catalog, 1);
+        assert!(one.len() > 100 && !one.find("weather letters", None).is_empty());
+        for threads in [2, 3, 7, 64] {
+            assert!(build(&catalog, threads) == one, "{threads}");
+        }
+        assert!(build(&Catalog::build(Vec::new()), 3).is_empty());
+    }
+
+    #[test]
+    fn shares_are_of_a_size() {
+        let catalog = catalog();
+        for count in [1, 2, 3, 8] {
+            let shares = shares(&catalog, count);
+            assert_eq!((shares.len(), shares[0].start, shares[count - 1].end), (count, 0, 40));
+            let sizes =
+                shares.iter().map(|share| catalog.toolsets[share.clone()].iter().map(|of| of.count).sum::<usize>());
+            assert!(
+                shares.is_sorted_by(|a, b| a.end == b.start) && sizes.max().unwrap() <= 120 / count + 7,
+                "{shares:?}"
+            );
+        }
+    }
 }

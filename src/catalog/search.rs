@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::thread;
 
 use super::Catalog;
 use super::dictionary::Dictionary;
-use super::indexing::Builder;
+use super::indexing;
 use super::postings::Postings;
 use super::question::{Group, Question};
 use super::rerank::SecondLook;
@@ -19,6 +20,14 @@ use crate::name::SourceId;
 const SOURCE_LIFT: f32 = 0.5;
 /// How many of the best tools are looked at once more.
 const LOOK_AGAIN: usize = 128;
+
+/// A group with postings for fewer than one in so many documents is added up by these alone.
+const FEW: usize = 16;
+/// How many scores are looked at together.
+const CHUNK: usize = 16;
+/// How many threads make an index at most, and how many tools are worth one.
+const THREADS_MAX: usize = 8;
+const TOOLS_A_THREAD: usize = 2000;
 
 /// A tool found.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,12 +41,14 @@ pub struct Hit {
 }
 
 /// A search index over the entries of one catalog that are not hidden.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Index {
     /// The place of each document, in the catalog's order.
     pub(super) documents: Vec<(u32, u32)>,
-    /// The documents of each source.
-    pub(super) sources: HashMap<SourceId, Range<u32>>,
+    /// The position of each source's toolset.
+    pub(super) sources: HashMap<SourceId, u32>,
+    /// The first document of each toolset, and the end of the last one's.
+    pub(super) firsts: Vec<u32>,
     /// The documents with a certain name, by its hash; sorted.
     pub(super) names: Vec<(u64, u32)>,
     pub(super) terms: Dictionary,
@@ -50,9 +61,11 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes every entry that is loaded and not hidden.
+    /// Indexes every entry that is loaded and not hidden, on as many threads as are of use.
     pub fn build(catalog: &Catalog) -> Self {
-        Builder::default().index(catalog)
+        let tools: usize = catalog.toolsets.iter().map(|toolset| toolset.entries.len()).sum();
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        indexing::build(catalog, threads.min(tools / TOOLS_A_THREAD).max(1))
     }
 
     /// How many tools are indexed.
@@ -77,58 +90,73 @@ impl Index {
         }
         let range = match source {
             None => 0..self.documents.len() as u32,
-            Some(source) => self.sources.get(source).cloned().unwrap_or_default(),
+            Some(source) => {
+                let toolset = self.sources.get(source).map(|&toolset| toolset as usize);
+                toolset.map(|toolset| self.firsts[toolset]..self.firsts[toolset + 1]).unwrap_or_default()
+            }
         };
-        let scores = self.scores(query, &range);
+        let (scores, best) = self.scores(query, &range);
         let total = scores.iter().filter(|score| **score > 0.0).count();
-        let mut keys = best_keys(&scores, skip.saturating_add(limit));
+        let mut keys = match skip.saturating_add(limit) {
+            wanted if wanted <= LOOK_AGAIN => {
+                best.iter().map(|&document| key(scores[document as usize], document)).collect()
+            }
+            wanted => best_keys(&scores, wanted),
+        };
         keys.sort_unstable();
-        let hits = keys.into_iter().skip(skip).map(|key| {
+        let hits = keys.into_iter().skip(skip).take(limit).map(|key| {
             let (toolset, entry) = self.documents[(range.start + document_of(key)) as usize];
-            Hit { toolset, entry, score: f32::from_bits(!((key >> 32) as u32)) }
+            Hit { toolset, entry, score: score_of(key) }
         });
         (hits.collect(), total)
     }
 
-    /// The score of each document in the range.
-    fn scores(&self, query: &str, range: &Range<u32>) -> Vec<f32> {
+    /// The score of each document in the range, counted from its start, and in no order the [`LOOK_AGAIN`] best, or a few
+    /// more.
+    fn scores(&self, query: &str, range: &Range<u32>) -> (Vec<f32>, Vec<u32>) {
         let question = Question::new(query, &self.terms, &self.postings);
         let mut scores = weigh(&self.postings, &question.groups, range);
-        let best = scores.iter().copied().fold(0.0, f32::max);
-        if best > 0.0 {
-            let lifts = self.source_lifts(&question.groups, range);
-            let documents = &self.documents[range.start as usize..range.end as usize];
-            for (score, (toolset, _)) in scores.iter_mut().zip(documents).filter(|(score, _)| **score > 0.0) {
-                *score = *score / best + lifts.get(*toolset as usize).copied().unwrap_or_default();
-            }
-            self.look_again(&question, range, &mut scores);
+        let most = greatest(&scores);
+        let mut best = Vec::new();
+        if most > 0.0 {
+            self.lift_sources(&question.groups, range, most, &mut scores);
+            best = self.look_again(&question, range, &mut scores);
         }
-        self.lift_exact(query, range, &mut scores);
-        scores
+        let exact = self.lift_exact(query, range, &mut scores);
+        best.retain(|document| !exact.contains(document));
+        best.extend(exact);
+        (scores, best)
     }
 
-    /// What each source's tools gain because the query fits the source; nothing within a single one.
-    fn source_lifts(&self, groups: &[Group], range: &Range<u32>) -> Vec<f32> {
+    /// Brings the best score to 1, and adds to each what it gains because the query fits its source; nothing within a single
+    /// one.
+    fn lift_sources(&self, groups: &[Group], range: &Range<u32>, most: f32, scores: &mut [f32]) {
         if range.len() < self.documents.len() {
-            return Vec::new();
+            return scores.iter_mut().for_each(|score| *score /= most);
         }
-        let mut scores = weigh(&self.source_postings, groups, &(0..self.source_postings.documents()));
-        let best = scores.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
-        scores.iter_mut().for_each(|score| *score *= SOURCE_LIFT / best);
-        scores
+        let lifts = weigh(&self.source_postings, groups, &(0..self.source_postings.documents()));
+        let lift = SOURCE_LIFT / greatest(&lifts).max(f32::MIN_POSITIVE);
+        for (own, fit) in self.firsts.windows(2).zip(lifts) {
+            let lift = fit * lift;
+            for score in &mut scores[own[0] as usize..own[1] as usize] {
+                *score = if *score > 0.0 { *score / most + lift } else { 0.0 };
+            }
+        }
     }
 
-    /// Looks at the best once more. As scores only grow, those that are not looked at stay behind them.
-    fn look_again(&self, question: &Question, range: &Range<u32>, scores: &mut [f32]) {
+    /// Looks at the best once more, and gives them. As scores only grow, those that are not looked at stay behind them.
+    fn look_again(&self, question: &Question, range: &Range<u32>, scores: &mut [f32]) -> Vec<u32> {
         let mut look = SecondLook::new(self, question);
-        for key in best_keys(scores, LOOK_AGAIN) {
-            let at = document_of(key);
+        let best: Vec<u32> = best_keys(scores, LOOK_AGAIN).into_iter().map(document_of).collect();
+        for &at in &best {
             scores[at as usize] += look.bonus(range.start + at);
         }
+        best
     }
 
-    /// Puts the tools before all others that are named in the query: by the whole query, or by one word with a separator.
-    fn lift_exact(&self, query: &str, range: &Range<u32>, scores: &mut [f32]) {
+    /// Puts the tools before all others that are named in the query, by the whole query or by one word with a separator, and
+    /// gives them.
+    fn lift_exact(&self, query: &str, range: &Range<u32>, scores: &mut [f32]) -> Vec<u32> {
         let is_quote =
             |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | ':' | '(' | ')' | '?' | '!');
         let whole = query.trim_matches(is_quote);
@@ -142,38 +170,43 @@ impl Index {
             lifted.extend(same.map(|&(_, document)| document).filter(|document| range.contains(document)));
         }
         if lifted.is_empty() {
-            return;
+            return lifted;
         }
         lifted.sort_unstable();
         lifted.dedup();
-        let best = scores.iter().copied().fold(0.0, f32::max);
-        for document in lifted {
-            scores[(document - range.start) as usize] += best + 1.0;
+        let lift = greatest(scores) + 1.0;
+        for document in &mut lifted {
+            *document -= range.start;
+            scores[*document as usize] += lift;
         }
+        lifted
     }
 }
 
 /// The score of each document in the range: the sum over the groups of the best of each group's terms.
 fn weigh(postings: &Postings, groups: &[Group], range: &Range<u32>) -> Vec<f32> {
     let mut scores = vec![0.0_f32; range.len()];
-    // The last group that a document had a part in, and its best there.
-    let mut bests = vec![(0_u32, 0.0_f32); range.len()];
-    for (group, number) in groups.iter().zip(1..) {
+    // What the group in hand counts in each document.
+    let mut bests = vec![0.0_f32; range.len()];
+    for group in groups {
         // What stands for a word is no rarer than the word.
         let most = if group.leads { postings.idf(group.members[0].0) } else { f32::INFINITY };
         for &(term, share) in &group.members {
             let worth = group.weight * share * postings.idf(term).min(most);
-            postings.each(term, range, |document, impact| {
+            postings.raise(term, range, worth, &mut bests);
+        }
+        let found: usize = group.members.iter().map(|&(term, _)| postings.count(term)).sum();
+        if found > range.len() / FEW {
+            for (score, best) in scores.iter_mut().zip(&mut bests) {
+                *score += *best;
+                *best = 0.0;
+            }
+            continue;
+        }
+        for &(term, _) in &group.members {
+            postings.each(term, range, |document, _| {
                 let at = (document - range.start) as usize;
-                let gain = worth * impact;
-                let (last, best) = &mut bests[at];
-                if *last != number {
-                    (*last, *best) = (number, gain);
-                    scores[at] += gain;
-                } else if gain > *best {
-                    scores[at] += gain - *best;
-                    *best = gain;
-                }
+                scores[at] += std::mem::take(&mut bests[at]);
             });
         }
     }
@@ -183,18 +216,53 @@ fn weigh(postings: &Postings, groups: &[Group], range: &Range<u32>) -> Vec<f32> 
 /// The documents with any score, as keys that sort by score, best first, then by document; only the first `limit`, in no
 /// order.
 fn best_keys(scores: &[f32], limit: usize) -> Vec<u64> {
-    // Positive floats sort as their bits do.
-    let mut keys: Vec<u64> = scores
-        .iter()
-        .zip(0_u64..)
-        .filter(|(score, _)| **score > 0.0)
-        .map(|(score, document)| (u64::from(!score.to_bits()) << 32) | document)
-        .collect();
-    if limit < keys.len() {
-        keys.select_nth_unstable(limit);
-        keys.truncate(limit);
+    let mut keys: Vec<u64> = Vec::new();
+    let room = limit.saturating_mul(2).max(1);
+    // Only what is above this can be among the best: of equals, those that come first are.
+    let mut least = 0.0;
+    for (some, first) in scores.chunks(CHUNK).zip((0_u32..).step_by(CHUNK)) {
+        if !some.iter().fold(false, |any, &score| any | (score > least)) {
+            continue;
+        }
+        for (&score, document) in some.iter().zip(first..).filter(|&(&score, _)| score > least) {
+            keys.push(key(score, document));
+        }
+        if keys.len() >= room {
+            least = keep_best(&mut keys, limit);
+        }
+    }
+    if keys.len() > limit {
+        keep_best(&mut keys, limit);
     }
     keys
+}
+
+/// Keeps the `limit` best of more keys than that, and gives the least score kept.
+fn keep_best(keys: &mut Vec<u64>, limit: usize) -> f32 {
+    let least = limit.checked_sub(1).map(|last| *keys.select_nth_unstable(last).1);
+    keys.truncate(limit);
+    least.map_or(f32::INFINITY, score_of)
+}
+
+fn greatest(scores: &[f32]) -> f32 {
+    // Several at once, as each comparison waits for the one before it.
+    let (chunks, rest) = scores.as_chunks::<CHUNK>();
+    let mut most = [0.0_f32; CHUNK];
+    for chunk in chunks {
+        for (most, score) in most.iter_mut().zip(chunk) {
+            *most = most.max(*score);
+        }
+    }
+    most.iter().chain(rest).copied().fold(0.0, f32::max)
+}
+
+fn key(score: f32, document: u32) -> u64 {
+    // Positive floats sort as their bits do.
+    (u64::from(!score.to_bits()) << 32) | u64::from(document)
+}
+
+fn score_of(key: u64) -> f32 {
+    f32::from_bits(!((key >> 32) as u32))
 }
 
 fn document_of(key: u64) -> u32 {

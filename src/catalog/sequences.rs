@@ -7,7 +7,7 @@ use super::postings::{read_number, write_number};
 const LENGTH_MAX: usize = 64;
 
 /// For each document its terms in order, by field.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Sequences {
     /// Where each document's bytes end.
     ends: Vec<u32>,
@@ -34,9 +34,16 @@ impl Sequences {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// How many documents there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
+    /// Adds the documents of another one; `numbers` says which terms its terms are here.
+    pub fn append(&mut self, other: Self, numbers: &[u32]) {
+        let mut at = 0;
+        for end in other.ends {
+            while at < end as usize {
+                let term = read_number(&other.bytes, &mut at);
+                write_number(&mut self.bytes, term.checked_sub(1).map_or(0, |term| numbers[term as usize] + 1));
+            }
+            self.ends.push(self.bytes.len() as u32);
+        }
     }
 
     /// The terms of a document in their order, each with its field.
@@ -76,7 +83,7 @@ mod tests {
         sequences.add(&[(1, 0), (7, 0), (1, 2)], |term| term == 1);
         assert_eq!(sequences.of(4).collect::<Vec<_>>(), [(7, 0), (1, 2)]);
         sequences.shrink();
-        assert_eq!(sequences.len(), 5);
+        assert_eq!(sequences.ends.len(), 5);
         for (terms, document) in documents.iter().zip(0..) {
             assert_eq!(sequences.of(document).collect::<Vec<_>>(), terms[..terms.len().min(LENGTH_MAX)]);
         }

@@ -46,8 +46,15 @@ const ABBREVIATIONS: &[&str] = &["cd", "cpu", "db", "dvd", "gpu", "mp", "pdf", "
 /// its pairs of characters. A compound such as `GitHub` or `k8s` is given after its parts, with their number; others have 0.
 pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str, usize)) {
     let mut lower = String::new();
-    for chunk in text.split(|c: char| !c.is_alphanumeric()).filter(|chunk| !chunk.is_empty()) {
+    each_chunk(text, |chunk| {
         let chunk = singular(chunk);
+        // Most words need no more than a look.
+        if chunk.bytes().all(|c| c.is_ascii_lowercase()) {
+            if chunk.len() <= WORD_MAX {
+                see(chunk, 0);
+            }
+            return;
+        }
         let mut parts = 0;
         for word in words(chunk) {
             parts += 1;
@@ -69,6 +76,20 @@ pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str, usize)) {
             lower.make_ascii_lowercase();
             see(&lower, parts);
         }
+    });
+}
+
+/// Calls `see` with every run of letters and digits.
+fn each_chunk(text: &str, mut see: impl FnMut(&str)) {
+    if !text.is_ascii() {
+        return text.split(|c: char| !c.is_alphanumeric()).filter(|chunk| !chunk.is_empty()).for_each(see);
+    }
+    let mut rest = text;
+    while let Some(start) = rest.bytes().position(|c| c.is_ascii_alphanumeric()) {
+        let after = rest[start..].bytes().position(|c| !c.is_ascii_alphanumeric());
+        let end = after.map_or(rest.len(), |length| start + length);
+        see(&rest[start..end]);
+        rest = &rest[end..];
     }
 }
 

@@ -59,9 +59,10 @@ impl<'a> Scope<'a> {
     pub fn read(snapshot: &'a Snapshot, place: Option<&str>, category: Option<&'a str>) -> Result<Self, CallError> {
         let category = category.map(str::trim).filter(|category| !category.is_empty());
         let scope = Self { catalog: &snapshot.catalog, place: Place::read(snapshot, place)?, category };
-        let known: BTreeSet<&str> = scope.toolsets().flat_map(|toolset| toolset.categories.names()).collect();
+        let known = || scope.toolsets().flat_map(|toolset| toolset.categories.names());
         match category {
-            Some(category) if !known.iter().any(|name| is_same(name, category)) => {
+            Some(category) if !known().any(|name| is_same(name, category)) => {
+                let known: BTreeSet<&str> = known().collect();
                 let names: Vec<&str> = known.iter().copied().take(NAMED).collect();
                 let hint = match known.len() {
                     0 => "none of these tools has a category; leave it out".to_owned(),
