@@ -41,6 +41,8 @@ pub struct RelayConfig {
     pub max_message_bytes: usize,
     /// How many sources may be starting at once.
     pub max_starting: usize,
+    /// How many tools a client's list may have before it is warned of; 0 = any number.
+    pub warn_tools: usize,
 }
 
 /// Where clients connect over HTTP, and who may.

@@ -6,6 +6,7 @@ pub mod batch;
 mod batch_call;
 mod batch_status;
 pub mod call_tool;
+mod crowd;
 mod disable_toolset;
 mod drawers;
 mod enable_toolset;

@@ -203,3 +203,38 @@ fn loaded_tools_are_remembered_if_they_should_be() {
     assert_eq!(relay.names(), [menu, &["b__x"]].concat());
     relay.finish();
 }
+
+/// A client took no more than its first 128 tools, and dropped others without a word.
+#[test]
+fn a_list_that_grows_too_long_is_told_with_numbers() {
+    let place = Place::new();
+    let names: Vec<String> = (0..30).map(|at| format!("t{at}")).collect();
+    let tools = names.join(",");
+    let sources = ["a", "b"].map(|id| source(id, &["--tools", &tools], ""));
+    for (exposure, tool, arguments) in [
+        ("toolsets", "enable_toolset", ["a", "b"].map(|id| json!({"toolset": id}))),
+        (
+            "lazy",
+            "load_tools",
+            ["a", "b"].map(|id| json!({"tools": (0..30).map(|at| format!("{id}/t{at}")).collect::<Vec<_>>()})),
+        ),
+    ] {
+        for limit in [60, 0] {
+            let settings = format!("{}\nwarn_tools = {limit}", relay_lines(exposure));
+            let mut relay = Relay::greeted_in(&place, &settings, &sources);
+            let warnings =
+                arguments.clone().map(|arguments| relay.call_direct(tool, arguments).structured()["warning"].clone());
+            let count = relay.names().len();
+            assert!(count > 60, "{exposure}: {count}");
+            assert_eq!(warnings[0], Value::Null, "{exposure}");
+            match warnings[1].as_str() {
+                Some(warning) => {
+                    assert!(warning.contains(&format!(" {count} tools ")) && warning.contains(" 60 "), "{warning}");
+                    assert!(limit > 0 && warning.contains("`warn_tools`"), "{warning}");
+                }
+                None => assert_eq!(limit, 0, "{exposure}: no warning with {count} tools"),
+            }
+            relay.finish();
+        }
+    }
+}

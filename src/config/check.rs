@@ -187,6 +187,7 @@ fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
         remember: values.flag("remember"),
         max_message_bytes: mib.saturating_mul(1024 * 1024),
         max_starting: usize::try_from(values.whole("max_starting")).unwrap_or(usize::MAX),
+        warn_tools: usize::try_from(values.whole("warn_tools")).unwrap_or(usize::MAX),
     }
 }
 

@@ -147,6 +147,12 @@ pub static RELAY: &[Key] = &[
         Standard::Whole(8),
         "How many sources may be starting at once.",
     ),
+    key(
+        "warn_tools",
+        Kind::Whole { min: 0, max: 100_000 },
+        Standard::Whole(128),
+        "How many tools a client's list may have before `enable_toolset` and `load_tools` warn of it; 0 = any number.",
+    ),
     planned(
         "pin",
         "pinning tools to sources.lock is not in this version yet",

@@ -55,6 +55,7 @@ fn what_is_not_written_has_its_default() {
             remember: false,
             max_message_bytes: 256 * 1024 * 1024,
             max_starting: 8,
+            warn_tools: 128,
         }
     );
     let launch = Launch {
@@ -104,6 +105,7 @@ state_dir = "${STATE}/x"
 remember = true
 max_message_mib = 0x10
 max_starting = 1
+warn_tools = 0
 
 [source.a]
 name = "A $${LABEL}"
@@ -142,6 +144,7 @@ tool."two.three" = {}
             remember: true,
             max_message_bytes: 16 * 1024 * 1024,
             max_starting: 1,
+            warn_tools: 0,
         }
     );
     let launch = Launch {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drawers::{ToolsetLine, drawer, sources};
 use super::find_tools::{Detail, ToolLine, Unavailable, WithheldLine};
-use super::{Context, first_listing, json, read, text};
+use super::{Context, crowd, first_listing, json, read, text};
 use crate::call::CallError;
 use crate::catalog::{Catalog, Entry};
 use crate::snapshot::{Change, Snapshot};
@@ -65,6 +65,9 @@ struct Reply<'a> {
     /// Sources of the toolset whose tools are missing here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unavailable: Vec<Unavailable<'a>>,
+    /// That the tool list has become very long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
     next: String,
 }
 
@@ -91,6 +94,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         tools,
         withheld: now.catalog.withheld_of(found).map(WithheldLine::new).collect(),
         unavailable: Unavailable::among(&now, sources(&now, found)),
+        warning: crowd::warning(&now, context.principal),
         next: format!(
             "{}call a tool by its `name` if your tool list shows it by now, else call_tool {{\"source\":{source},\"tool\":..,\"arguments\":{{..}}}}",
             if detail == Detail::Brief { "see a tool's arguments with find_tools; " } else { "" }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::find_tools::{Detail, ToolLine};
-use super::{Context, json, read};
+use super::{Context, crowd, json, read};
 use crate::call::CallError;
 use crate::catalog::Catalog;
 use crate::dispatch::{self, Asked};
@@ -29,6 +29,9 @@ struct Arguments {
 struct Reply<'a> {
     loaded: Vec<ToolLine<'a>>,
     failed: Vec<Failed>,
+    /// That the tool list has become very long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
     next: &'static str,
 }
 
@@ -74,6 +77,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         }
     }
     context.control.open(context.principal, Change::Load(change)).await;
+    let warning = crowd::warning(&context.control.snapshots.now(), context.principal);
     let next = "call a tool by its `name` if your tool list shows it by now, else through call_tool";
-    Ok(json(&Reply { loaded, failed, next }))
+    Ok(json(&Reply { loaded, failed, warning, next }))
 }
