@@ -24,13 +24,16 @@ pub mod text;
 mod tokens;
 pub mod toolset;
 mod vocabulary;
+mod walk;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use drawer::Drawer;
+pub use entry::{Sheet, View};
 pub use listing::{ListedTool, Listing, Rejected, ServerNote};
+pub use packed::Packed;
 pub use search::{Hit, Index};
 pub use signature::Signature;
 pub use toolset::{Entry, Outline, Toolset, ToolsetSpec, Withheld};
@@ -53,6 +56,8 @@ pub struct Catalog {
     /// The position of each toolset, by id.
     ids: HashMap<SourceId, u32>,
     drawers: Drawers,
+    /// The positions of the toolsets of which tools are withheld: most have none.
+    withholding: Vec<u32>,
     /// Where each exposed name leads; hidden entries have one too.
     names: HashMap<ExposedName, Place>,
     /// The names of entries whose own name meets another's.
@@ -73,7 +78,10 @@ impl Catalog {
         let ids = toolsets.iter().zip(0..).map(|(toolset, at)| (toolset.id.clone(), at)).collect();
         let revision = revision(&toolsets, drawers);
         let drawers = Drawers::arrange(&toolsets, drawers);
-        let mut catalog = Self { toolsets, ids, drawers, names: HashMap::new(), widened: BTreeMap::new(), revision };
+        let is_withholding = |(toolset, at): (&Arc<Toolset>, u32)| (!toolset.withheld.is_empty()).then_some(at);
+        let withholding = toolsets.iter().zip(0..).filter_map(is_withholding).collect();
+        let mut catalog =
+            Self { toolsets, ids, drawers, withholding, names: HashMap::new(), widened: BTreeMap::new(), revision };
         catalog.name_entries();
         catalog
     }
@@ -147,6 +155,12 @@ impl Catalog {
     /// An entry of this catalog as clients see it; see [`Entry::exposed_json`].
     pub fn exposed_json(&self, entry: &Entry, modern: bool) -> String {
         entry.exposed_json_as(self.exposed_name(entry), modern)
+    }
+
+    /// All tools that are withheld, in the catalog's order.
+    pub fn withheld(&self) -> impl Iterator<Item = (&Toolset, &Withheld)> {
+        let toolsets = self.withholding.iter().map(|&at| &*self.toolsets[at as usize]);
+        toolsets.flat_map(|of| of.withheld.iter().map(move |withheld| (of, withheld)))
     }
 
     /// Whether every toolset's entries are at hand.

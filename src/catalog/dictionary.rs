@@ -35,6 +35,12 @@ impl Dictionary {
         &self.text[start as usize..self.ends[number] as usize]
     }
 
+    fn bytes(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.text.as_bytes()[start as usize..self.ends[number] as usize]
+    }
+
     /// The number of a string, if it was met.
     pub fn get(&self, text: &str) -> Option<u32> {
         if self.slots.is_empty() {
@@ -76,7 +82,7 @@ impl Dictionary {
         loop {
             match self.slots[slot] {
                 0 => return (slot, None),
-                next if self.text(next - 1) == text => return (slot, Some(next - 1)),
+                next if self.bytes(next - 1) == text.as_bytes() => return (slot, Some(next - 1)),
                 _ => slot = (slot + 1) & mask,
             }
         }

@@ -15,8 +15,8 @@ use super::sequences::Sequences;
 use super::text::first_sentence;
 use super::tokens::{each_word, is_stop_word, stemmer};
 use super::vocabulary::Vocabulary;
+use super::walk::Walk;
 use super::{Catalog, Entry, Toolset};
-use crate::wire::raw::{self, Kind, Members};
 
 /// The fields of a tool.
 const NAME: u8 = 0;
@@ -218,7 +218,7 @@ impl Part {
         let own = self.found.iter().take(room);
         self.source.extend(own.map(|&(term, field)| (term, if field == NAME { SOURCE_TOOLS } else { SOURCE_TEXTS })));
         if let Some(schema) = view.member("inputSchema") {
-            self.take_schema(schema, DEPTH_MAX);
+            self.take_schema(&mut Walk::new(schema), DEPTH_MAX);
         }
         self.found.extend_from_slice(shared);
         self.postings.add(&self.found);
@@ -240,41 +240,27 @@ impl Part {
     }
 
     /// Takes the names of parameters at any depth, their descriptions and their values.
-    fn take_schema(&mut self, schema: &str, depth: usize) {
+    fn take_schema(&mut self, schema: &mut Walk, depth: usize) {
         if depth == 0 || self.found.len() >= WORDS_MAX {
-            return;
+            return schema.skip();
         }
-        if raw::kind(schema) == Kind::Array {
-            for item in raw::elements(schema).unwrap_or_default() {
-                self.take_schema(item, depth - 1);
+        if schema.next() == b'[' {
+            return schema.elements(|item| self.take_schema(item, depth - 1));
+        }
+        schema.members(|key, value| match key {
+            "properties" => value.members(|name, property| {
+                self.take(PARAMETER, name);
+                self.take_schema(property, depth - 1);
+            }),
+            "$defs" | "definitions" | "patternProperties" => {
+                value.members(|_, named| self.take_schema(named, depth - 1));
             }
-        }
-        for member in Members::of(schema).unwrap_or_default().0 {
-            match &*member.key {
-                "properties" => {
-                    for property in Members::of(member.value).unwrap_or_default().0 {
-                        self.take(PARAMETER, &property.key);
-                        self.take_schema(property.value, depth - 1);
-                    }
-                }
-                "$defs" | "definitions" | "patternProperties" => {
-                    for named in Members::of(member.value).unwrap_or_default().0 {
-                        self.take_schema(named.value, depth - 1);
-                    }
-                }
-                "description" | "const" => self.take(PARAMETER_TEXT, &raw::string(member.value).unwrap_or_default()),
-                "enum" => {
-                    for value in raw::elements(member.value).unwrap_or_default() {
-                        self.take(PARAMETER_TEXT, &raw::string(value).unwrap_or_default());
-                    }
-                }
-                "default" | "examples" | "required" => {}
-                _ if matches!(raw::kind(member.value), Kind::Object | Kind::Array) => {
-                    self.take_schema(member.value, depth - 1);
-                }
-                _ => {}
-            }
-        }
+            "description" | "const" => self.take(PARAMETER_TEXT, &value.string().unwrap_or_default()),
+            "enum" => value.elements(|one| self.take(PARAMETER_TEXT, &one.string().unwrap_or_default())),
+            "default" | "examples" | "required" => value.skip(),
+            _ if matches!(value.next(), b'{' | b'[') => self.take_schema(value, depth - 1),
+            _ => value.skip(),
+        });
     }
 }
 

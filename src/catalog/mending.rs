@@ -8,7 +8,7 @@ use crate::wire::raw::{self, Kind, Members};
 type Check<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
 
 /// The members beside the schemas that would make a strict client drop the whole list: each with its value in place of the
-/// bad one (`None`: it is left out) and a sentence for [`Entry::repairs`](super::Entry::repairs).
+/// bad one (`None`: it is left out) and a sentence for [`repairs`](super::View::repairs).
 pub(super) fn mended(members: &Members<'_>) -> Vec<(&'static str, Option<String>, String)> {
     let mut found = Vec::new();
     let mut leave_out = |key: &'static str, wanted: &str| {

@@ -165,7 +165,10 @@ impl<'a> Scope<'a> {
     pub fn withheld(&self) -> Vec<(&'a Toolset, &'a Withheld)> {
         match self.place {
             Some(Place::Drawer(drawer)) => self.catalog.withheld_of(drawer).collect(),
-            _ => self.toolsets().flat_map(|of| of.withheld.iter().map(move |withheld| (of, withheld))).collect(),
+            None => self.catalog.withheld().collect(),
+            Some(Place::Source(_)) => {
+                self.toolsets().flat_map(|of| of.withheld.iter().map(move |withheld| (of, withheld))).collect()
+            }
         }
     }
 }
