@@ -8,6 +8,7 @@ mod beside;
 mod calls;
 mod peer;
 mod report;
+mod search;
 mod start;
 
 use std::error::Error;
@@ -49,12 +50,13 @@ impl Bench {
 type Part = fn(&Bench) -> Outcome<()>;
 
 /// What can be run alone: `cargo bench --bench relay -- start`.
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("small", calls::small),
     ("large", calls::large),
     ("notes", calls::notes),
     ("beside", beside::run),
     ("start", start::run),
+    ("search", search::run),
 ];
 
 fn main() -> Outcome<()> {

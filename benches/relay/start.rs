@@ -41,29 +41,39 @@ const NOUNS: [&str; 20] = [
     "release",
 ];
 
-/// A remembered world, and the bars it is measured against.
-struct World {
-    sources: usize,
-    tools: usize,
+/// A remembered world.
+pub struct World {
+    pub sources: usize,
+    pub tools: usize,
+}
+
+/// How often it is started, and the bars it is measured against.
+struct Bars {
     starts: usize,
-    start_bar: Duration,
-    memory_bar: u64,
+    start: Duration,
+    memory: u64,
+}
+
+impl World {
+    pub fn of(sources: usize, tools: usize) -> Self {
+        Self { sources, tools }
+    }
 }
 
 pub fn run(bench: &Bench) -> Outcome<()> {
     let starts = if bench.quick { 10 } else { 30 };
-    let start_bar = Duration::from_millis(10);
-    measure(bench, &World { sources: 50, tools: 5000, starts, start_bar, memory_bar: 20_000_000 })?;
+    let bars = Bars { starts, start: Duration::from_millis(10), memory: 20_000_000 };
+    measure(bench, &World::of(50, 5000), &bars)?;
     let starts = if bench.quick { 3 } else { 10 };
-    let start_bar = Duration::from_millis(250);
-    measure(bench, &World { sources: 1000, tools: 50_000, starts, start_bar, memory_bar: 150_000_000 })
+    let bars = Bars { starts, start: Duration::from_millis(250), memory: 150_000_000 };
+    measure(bench, &World::of(1000, 50_000), &bars)
 }
 
-fn measure(bench: &Bench, world: &World) -> Outcome<()> {
+fn measure(bench: &Bench, world: &World, bars: &Bars) -> Outcome<()> {
     say(&format!("\nStart with {} sources and {} tools remembered, none running", world.sources, world.tools));
     let (file, marker) = remember(bench, world)?;
     let (mut first, mut both) = (Vec::new(), Vec::new());
-    for _ in 0..world.starts {
+    for _ in 0..bars.starts {
         first.push(start(bench, &file, false)?);
         both.push(start(bench, &file, true)?);
     }
@@ -72,9 +82,9 @@ fn measure(bench: &Bench, world: &World) -> Outcome<()> {
     let bar = Duration::from_millis(50);
     say(&format!("  to answered initialize: {}", verdict(&time(initialize), &time(bar), initialize < bar)));
     let answer = median(&mut both);
-    let (answered, bar) = (time(answer), time(world.start_bar));
-    say(&format!("  to answered initialize and tools/list: {}", verdict(&answered, &bar, answer <= world.start_bar)));
-    tools(bench, &file, world)?;
+    let (answered, bar) = (time(answer), time(bars.start));
+    say(&format!("  to answered initialize and tools/list: {}", verdict(&answered, &bar, answer <= bars.start)));
+    tools(bench, &file, bars.memory)?;
     if marker.exists() {
         return Err("a source was started, though nobody called it".into());
     }
@@ -104,7 +114,7 @@ fn start(bench: &Bench, file: &std::path::Path, list: bool) -> Outcome<Duration>
 }
 
 /// Memory, and the relay's own tools.
-fn tools(bench: &Bench, file: &std::path::Path, world: &World) -> Outcome<()> {
+fn tools(bench: &Bench, file: &std::path::Path, bar: u64) -> Outcome<()> {
     let mut relay = Peer::spawn(&mut bench.serve(file))?;
     relay.greet()?;
     relay.ask("tools/list", "{}")?;
@@ -114,7 +124,7 @@ fn tools(bench: &Bench, file: &std::path::Path, world: &World) -> Outcome<()> {
     let pid = relay.pid();
     let tell = |when: &str| {
         let (now, peak) = (memory(pid, "VmRSS"), memory(pid, "VmHWM"));
-        let (own, bar) = (memory(pid, "RssAnon"), world.memory_bar);
+        let own = memory(pid, "RssAnon");
         let text = verdict(&mib(now), &mib(bar), now <= bar);
         say(&format!("  memory {when}: {text}, of which anonymous {}, peak {}", mib(own), mib(peak)));
     };
@@ -126,9 +136,7 @@ fn tools(bench: &Bench, file: &std::path::Path, world: &World) -> Outcome<()> {
     let rounds = if bench.quick { 20 } else { 100 };
     let mut times = Vec::new();
     for at in 0..10 * rounds {
-        let (verb, noun) = (VERBS[at % VERBS.len()], NOUNS[at % NOUNS.len()]);
-        let query = format!("{{\"query\":\"{verb} a {noun} for a customer with number {at}\"}}");
-        times.extend(relay.calls(&mut Call::new("find_tools", &query), 1, 1, false)?.latencies);
+        times.extend(relay.calls(&mut Call::new("find_tools", &query(at)), 1, 1, false)?.latencies);
     }
     tell_times("find_tools", &mut times, Duration::from_millis(2));
     let mut times = relay.calls(&mut Call::new("list_toolsets", "{}"), 1, rounds, false)?.latencies;
@@ -137,14 +145,20 @@ fn tools(bench: &Bench, file: &std::path::Path, world: &World) -> Outcome<()> {
     Ok(())
 }
 
-fn tell_times(tool: &str, times: &mut [Duration], bar: Duration) {
+/// The arguments of a search that differ from one to the next.
+pub fn query(at: usize) -> String {
+    let (verb, noun) = (VERBS[at % VERBS.len()], NOUNS[at % NOUNS.len()]);
+    format!("{{\"query\":\"{verb} a {noun} for a customer with number {at}\"}}")
+}
+
+pub fn tell_times(tool: &str, times: &mut [Duration], bar: Duration) {
     let (middle, most) = (quantile(times, 0.5), quantile(times, 0.99));
     say(&format!("  {tool}: p50 {}, p99 {}", time(middle), verdict(&time(most), &time(bar), most <= bar)));
 }
 
 /// Writes a configuration and a memory in which every source has been listed. Gives the file, and one that is there as
 /// soon as any source is started.
-fn remember(bench: &Bench, world: &World) -> Outcome<(PathBuf, PathBuf)> {
+pub fn remember(bench: &Bench, world: &World) -> Outcome<(PathBuf, PathBuf)> {
     let folder = bench.folder.path().join(format!("world-{}", world.sources));
     fs::create_dir_all(&folder)?;
     let (file, marker, state) = (folder.join("sources.toml"), folder.join("started"), folder.join("state"));
