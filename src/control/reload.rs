@@ -189,7 +189,7 @@ impl World {
 
 /// The tools of a toolset as their source listed them, as far as they are at hand.
 fn at_hand(toolset: &Toolset) -> Listing {
-    let raws = toolset.entries.iter().map(|entry| Box::from(&*entry.raw));
+    let raws = toolset.entries.iter().map(|entry| entry.raw.unpack().into_boxed_str());
     Listing::new(raws, toolset.note().clone(), None)
 }
 
