@@ -98,6 +98,8 @@ pub enum ErrorKind {
     InvalidArguments,
     Unavailable,
     Starting,
+    /// It wants credentials, or better ones.
+    NeedsAuth,
     TimedOut,
     Exited,
     Busy,
@@ -115,6 +117,7 @@ impl ErrorKind {
             Self::InvalidArguments => "invalid_arguments",
             Self::Unavailable => "unavailable",
             Self::Starting => "starting",
+            Self::NeedsAuth => "needs_auth",
             Self::TimedOut => "timed_out",
             Self::Exited => "exited",
             Self::Busy => "busy",

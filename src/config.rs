@@ -2,7 +2,7 @@
 //! It starts nothing and does no I/O of its own: variables, files and commands are reached through a [`Lookup`].
 //!
 //! `${...}` works in every string of a source, in a single pass: a value is never expanded again. `command`, `args`, `env`
-//! and `cwd` are looked at when the file is checked (commands of `${cmd:...}` are not run then) and expanded anew for each
+//! and `cwd`, and what HTTP sources have in their place, are looked at when the file is checked (commands of `${cmd:...}` are not run then) and expanded anew for each
 //! launch; every other string is expanded when the file is checked, from variables alone. Words of a fixed set are no
 //! such strings. A `~/` written at the start of `command`, `cwd`, an argument or `state_dir` is the home folder.
 
@@ -146,7 +146,7 @@ pub struct SourceConfig {
     pub provider: String,
     pub summary: Option<String>,
     pub enabled: bool,
-    pub launch: Launch,
+    pub reach: Reach,
     pub start: Start,
     /// `None` = never stopped for being idle.
     pub idle_stop: Option<Duration>,
@@ -158,9 +158,27 @@ pub struct SourceConfig {
     pub unlisted: Unlisted,
     pub rules: ToolRules,
     pub era: EraChoice,
-    /// A hash over what makes this the same program (command, args, env, cwd as written, never expanded): the key under
-    /// which its listing and its era are remembered.
+    /// A hash over what makes this the same source (command, args, env, cwd, or url, headers and token, as written, never
+    /// expanded): the key under which its listing and its era are remembered.
     pub fingerprint: String,
+}
+
+/// How a source is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// A program of its own, over stdio.
+    Program(Launch),
+    /// An address, over HTTP.
+    Http(Remote),
+}
+
+impl Reach {
+    fn fingerprint(&self) -> String {
+        match self {
+            Self::Program(launch) => launch.fingerprint(),
+            Self::Http(remote) => remote.fingerprint(),
+        }
+    }
 }
 
 /// How to launch a source over stdio.
@@ -287,6 +305,7 @@ pub use fault::{Fault, Unreadable};
 pub use http::address;
 pub use launch::{Resolved, SAFE_ENV};
 pub use lookup::{ExpandError, Expanded, Lookup, Problem};
+pub use remote::{Remote, ResolvedRemote, Transport};
 pub use schema::schema;
 pub use system::SystemLookup;
 pub use template::{BadTemplate, Template};
@@ -300,6 +319,7 @@ pub mod keys;
 mod launch;
 mod lookup;
 mod read;
+mod remote;
 mod schema;
 mod source;
 mod system;

@@ -2,16 +2,24 @@
 //! It does not know clients, policy or names; calls come in with their way back and listings go out as events.
 
 pub mod actor;
+mod deliver;
 mod failures;
 pub mod farewell;
 pub mod handshake;
+mod headers;
+pub mod http;
 pub mod launch;
 pub mod link;
+mod post;
 pub mod ready;
+mod refusal;
 pub mod relist;
 pub mod run;
+mod session;
 pub mod start;
 pub mod stderr;
+mod target;
+mod unasked;
 pub mod updates;
 pub mod waiting;
 pub mod watchdog;
@@ -47,7 +55,8 @@ const SUCCESSION: Duration = Duration::from_secs(3);
 pub enum State {
     /// Running and greeted. `note` tells what is odd about it, if anything.
     Ready {
-        pid: u32,
+        /// `None` for a source that is reached over HTTP.
+        pid: Option<u32>,
         version: String,
         note: Option<String>,
     },
@@ -60,6 +69,10 @@ pub enum State {
     Unreachable {
         cause: String,
         next_try: SystemTime,
+    },
+    /// It wants credentials, or better ones; what to do, in words.
+    NeedsAuth {
+        reason: String,
     },
     Disabled,
     Misconfigured {
@@ -75,6 +88,7 @@ impl State {
             Self::Dormant { .. } => "dormant",
             Self::Starting => "starting",
             Self::Unreachable { .. } => "unreachable",
+            Self::NeedsAuth { .. } => "needs_auth",
             Self::Disabled => "disabled",
             Self::Misconfigured { .. } => "misconfigured",
         }
@@ -90,7 +104,7 @@ impl State {
                 Some(format!("{cause}; it is tried again in {:.0} s, or sooner when it is called", wait.ceil()))
             }
             Self::Disabled => Some("`enabled = false` in sources.toml; set it to true to use it".to_owned()),
-            Self::Misconfigured { reason } => Some(reason.clone()),
+            Self::NeedsAuth { reason } | Self::Misconfigured { reason } => Some(reason.clone()),
         }
     }
 }

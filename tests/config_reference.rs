@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use toolrelay::config::keys::{CATEGORY, Key, RELAY, SOURCE, Status, TOOL, TOOLSET};
-use toolrelay::config::{Config, SourceEntry, SystemLookup, check, schema};
+use toolrelay::config::{Config, Reach, SourceConfig, SourceEntry, SystemLookup, check, schema};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -44,12 +44,20 @@ fn the_reference_has_no_faults() {
         let config = checked(&text);
         assert_eq!(config.faults, []);
         let ids: Vec<_> = config.sources.iter().map(|entry| entry.id().as_str()).collect();
-        assert_eq!(ids, ["clock", "everything", "filesystem", "memory", "notes"]);
+        let remote = if exact { &[][..] } else { &["tracker"] };
+        assert_eq!(ids, [&["clock", "everything", "filesystem", "memory", "notes"], remote].concat());
         for entry in &config.sources {
             let SourceEntry::Usable(source) = entry else { panic!("{entry:?}") };
             assert!(source.summary.is_some() && source.name != source.id.as_str() && source.enabled);
-            assert!(!exact || source.launch.resolve(&SystemLookup::new()).is_ok(), "{}", source.id);
+            assert!(!exact || resolves(source), "{}", source.id);
         }
+    }
+}
+
+fn resolves(source: &SourceConfig) -> bool {
+    match &source.reach {
+        Reach::Program(launch) => launch.resolve(&SystemLookup::new()).is_ok(),
+        Reach::Http(remote) => remote.resolve(&SystemLookup::new()).is_ok(),
     }
 }
 
@@ -59,7 +67,8 @@ fn the_reference_starts_from_any_folder() {
     for id in ["notes", "clock", "filesystem"] {
         let source = config.sources.iter().find(|entry| entry.id().as_str() == id);
         let Some(SourceEntry::Usable(source)) = source else { panic!("{source:?}") };
-        let resolved = source.launch.resolve(&SystemLookup::new()).unwrap();
+        let Reach::Program(launch) = &source.reach else { panic!("{source:?}") };
+        let resolved = launch.resolve(&SystemLookup::new()).unwrap();
         assert_eq!(resolved.cwd, Some(PathBuf::from(env!("CARGO_MANIFEST_DIR"))), "{id}");
     }
 }
@@ -67,16 +76,17 @@ fn the_reference_starts_from_any_folder() {
 #[test]
 fn the_reference_shows_every_supported_key() {
     let shown = as_json(&with_all_settings());
-    let missing = |keys: &'static [Key], section: &str| -> Vec<&str> {
-        let section = shown.pointer(section).unwrap();
+    let missing = |keys: &'static [Key], sections: &[&str]| -> Vec<&str> {
+        let sections: Vec<_> = sections.iter().map(|section| shown.pointer(section).unwrap()).collect();
         let supported = keys.iter().filter(|key| key.status == Status::Supported);
-        supported.filter(|key| section.get(key.name).is_none()).map(|key| key.name).collect()
+        let absent = supported.filter(|key| sections.iter().all(|section| section.get(key.name).is_none()));
+        absent.map(|key| key.name).collect()
     };
-    assert_eq!(missing(RELAY, "/relay"), [""; 0]);
-    assert_eq!(missing(SOURCE, "/source/notes"), [""; 0]);
-    assert_eq!(missing(TOOL, "/source/notes/tool/search"), [""; 0]);
-    assert_eq!(missing(CATEGORY, "/source/notes/category/writing"), [""; 0]);
-    assert_eq!(missing(TOOLSET, "/toolset/desk"), [""; 0]);
+    assert_eq!(missing(RELAY, &["/relay"]), [""; 0]);
+    assert_eq!(missing(SOURCE, &["/source/notes", "/source/tracker"]), [""; 0]);
+    assert_eq!(missing(TOOL, &["/source/notes/tool/search"]), [""; 0]);
+    assert_eq!(missing(CATEGORY, &["/source/notes/category/writing"]), [""; 0]);
+    assert_eq!(missing(TOOLSET, &["/toolset/desk"]), [""; 0]);
 }
 
 #[test]
@@ -105,6 +115,13 @@ fn the_schema_and_the_check_refuse_the_same() {
         "tool.x.y = 1",
         "tool.x.hidden = 'yes'",
         "tool = []",
+        "headers = {}",
+        "token = 'x'",
+        "[source.b]\nurl = 'https://x'\nargs = []",
+        "[source.b]\nurl = 'https://x'\ntransport = 'http'",
+        "[source.b]\nurl = 'https://x'\nauth = 'bearer'",
+        "[source.b]\nurl = 'https://x'\ntoken = 'x'",
+        "[source.b]\nurl = 'https://x'\nheaders = { 'a b' = 'x' }",
         "[relay]\npin = 'warn'",
         "[relay]\nexposure = 'lasy'",
         "[relay]\nmenu = ['find_tools']",
@@ -133,6 +150,8 @@ fn the_schema_and_the_check_refuse_the_same() {
         "",
         "inherit_env = true",
         "prefix = ''",
+        "[source.b]\nurl = 'https://x'",
+        "[source.b]\nurl = 'https://x'\nauth = 'bearer'\ntoken = 'x'\nheaders = { Host = 'x' }\nca_file = 'x'",
         "[relay]\nmenu = []",
         "tool.'a.b' = {}",
         "[toolset.b]\ntools = ['a/*']",

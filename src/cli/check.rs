@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::progress::Progress;
 use super::table::counted;
 use super::{Common, Failure, connect, output, relayed, setup};
-use crate::config::{Config, Fault, Unreadable};
+use crate::config::{Config, Fault, Reach, SourceEntry, SystemLookup, Unreadable};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -48,6 +48,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     })?;
     if !common.json {
         output::text(&told(&file, &config));
+        output::text(&cautions(&file, &config));
     }
     let faulty = faulty(&file, &config);
     if !arguments.connect {
@@ -79,6 +80,20 @@ fn told(file: &Path, config: &Config) -> String {
         let _ = writeln!(text, "{}:{line}: {key}: {cause}\n    hint: {hint}", file.display());
         text
     })
+}
+
+/// What works and is unwise, one a line.
+fn cautions(file: &Path, config: &Config) -> String {
+    let usable = config.sources.iter().filter_map(|entry| match entry {
+        SourceEntry::Usable(source) if source.enabled => Some(source),
+        _ => None,
+    });
+    let told = usable.filter_map(|source| {
+        let Reach::Http(remote) = &source.reach else { return None };
+        let caution = remote.caution(&SystemLookup::default())?;
+        Some(format!("{}: source.{}: warning: {caution}\n", file.display(), source.id))
+    });
+    told.collect()
 }
 
 fn faulty(file: &Path, config: &Config) -> Result<(), Failure> {

@@ -40,8 +40,12 @@ pub enum Kind {
     PairGlobs,
     /// A list of names, none empty.
     Names,
-    /// A string expanded when the source is launched.
+    /// A string expanded when the source is launched or connected to, where `~/` at the start is the home folder.
     Template,
+    /// A string expanded when the source is connected to.
+    Line,
+    /// A table of strings expanded when the source is connected to: header to value.
+    Headers,
     /// A list of strings expanded when the source is launched.
     Templates,
     /// A table of strings expanded when the source is launched: variable to value.
@@ -96,10 +100,6 @@ const fn key(name: &'static str, kind: Kind, default: Standard, doc: &'static st
 const fn planned(name: &'static str, cause: &'static str, hint: &'static str) -> Key {
     Key { name, kind: Kind::Anything, default: Standard::Unset, doc: cause, status: Status::Planned { cause, hint } }
 }
-
-const NO_HTTP_SOURCES: &str = "HTTP sources are not in this version yet";
-const USE_COMMAND: &str = "start a program with `command` instead, or take this source out until then";
-const DROP_KEY: &str = "remove this key; sources are programs started with `command`";
 
 /// The keys of `[relay]`.
 pub static RELAY: &[Key] = &[
@@ -246,16 +246,50 @@ pub static SOURCE: &[Key] = &[
         "What kinds of tools there are, for searching: `category.NAME = { tools = [globs] }`. A tool is in the first one by \
          name that fits; else in the one that the source tells, or that its name tells.",
     ),
-    planned("url", NO_HTTP_SOURCES, USE_COMMAND),
-    planned("headers", "headers belong to HTTP sources, which are not in this version yet", DROP_KEY),
-    planned("auth", "authorization belongs to HTTP sources, which are not in this version yet", DROP_KEY),
-    planned(
+    key("url", Kind::Line, Standard::Unset, "The address of a source that is reached over HTTP, instead of `command`."),
+    key(
         "transport",
-        "a choice of transport is not in this version yet; every source is reached over stdio",
-        DROP_KEY,
+        Kind::Word { works: &["streamable-http", "sse"] },
+        Standard::Unset,
+        "How `url` is spoken to; not set = streamable HTTP, and `sse` (the transport of 2024-11-05) where that is refused.",
     ),
-    planned("type", "a choice of transport is not in this version yet; every source is reached over stdio", DROP_KEY),
+    key(
+        "headers",
+        Kind::Headers,
+        Standard::EmptyTable,
+        "Headers sent to `url` with every request: name to value. What clients send is never passed on.",
+    ),
+    key(
+        "auth",
+        Kind::Word { works: &["none", "bearer"] },
+        Standard::Word("none"),
+        "`bearer`: send `token` to `url` as `Authorization: Bearer`.",
+    ),
+    key("token", Kind::Line, Standard::Unset, "The token of `auth = \"bearer\"`, best as `${VAR}` or `${file:...}`."),
+    key(
+        "ca_file",
+        Kind::Template,
+        Standard::Unset,
+        "A PEM file of certificates to trust for `url` beside the system's, relative to this file.",
+    ),
+    key(
+        "proxy",
+        Kind::Line,
+        Standard::Unset,
+        "The proxy on the way to `url`; not set = HTTPS_PROXY, HTTP_PROXY and NO_PROXY count. Loopback needs none.",
+    ),
+    key(
+        "connect_timeout_secs",
+        Kind::Whole { min: 1, max: 600 },
+        Standard::Whole(10),
+        "How long a connection to `url` may take to come about.",
+    ),
 ];
+
+/// The keys of `[source.ID]` that only programs have, and those that only HTTP sources have.
+pub(super) static OF_PROGRAMS: &[&str] = &["args", "env", "cwd", "inherit_env"];
+pub(super) static OF_HTTP: &[&str] =
+    &["transport", "headers", "auth", "token", "ca_file", "proxy", "connect_timeout_secs"];
 
 /// The keys of `tool.NAME` in a source.
 pub static TOOL: &[Key] = &[
@@ -359,6 +393,14 @@ pub(super) static FOREIGN: &[(&str, &str)] = &[
     ("workdir", "did you mean `cwd`?"),
     ("directory", "did you mean `cwd`?"),
     ("disabled", "write `enabled = false`"),
+    ("type", "remove it: `command` or `url` tell which it is; write `transport = \"sse\"` for HTTP+SSE"),
+    ("httpurl", "did you mean `url`?"),
+    ("serverurl", "did you mean `url`?"),
+    ("endpoint", "did you mean `url`?"),
+    ("httpheaders", "did you mean `headers`?"),
+    ("envhttpheaders", "write `headers = { NAME = \"${VARIABLE}\" }`"),
+    ("bearertoken", "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`"),
+    ("bearertokenenvvar", "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`"),
     ("description", "did you mean `summary`?"),
     ("title", "did you mean `name`?"),
     ("timeout", "write `call_timeout_secs`, or `start_timeout_secs` for the start"),
@@ -384,11 +426,11 @@ impl Kind {
     /// For "expected ...".
     pub(super) fn expected(self) -> &'static str {
         match self {
-            Self::Text | Self::Folder | Self::Word { .. } | Self::Template | Self::Prefix => "a string",
+            Self::Text | Self::Folder | Self::Word { .. } | Self::Template | Self::Line | Self::Prefix => "a string",
             Self::Bool => "true or false",
             Self::Whole { .. } => "a whole number",
             Self::Words { .. } | Self::Globs | Self::PairGlobs | Self::Names | Self::Templates => "a list of strings",
-            Self::Env => "a table of strings",
+            Self::Env | Self::Headers => "a table of strings",
             Self::Inherit => "a list of strings or `true`",
             Self::Tools | Self::Categories => "a table",
             Self::Anything => "nothing",
@@ -398,7 +440,7 @@ impl Kind {
     /// A value as one would write it.
     fn example(self, default: Standard) -> String {
         match self {
-            Self::Text | Self::Folder | Self::Template | Self::Prefix => "\"...\"".to_owned(),
+            Self::Text | Self::Folder | Self::Template | Self::Line | Self::Prefix => "\"...\"".to_owned(),
             Self::Word { works, .. } => format!("{:?}", works[0]),
             Self::Bool => match default {
                 Standard::Bool(value) => (!value).to_string(),
@@ -411,7 +453,7 @@ impl Kind {
             Self::Words { must, .. } => format!("[{must:?}]"),
             Self::PairGlobs => "[\"source/tool\"]".to_owned(),
             Self::Globs | Self::Names | Self::Templates => "[\"...\"]".to_owned(),
-            Self::Env => "{ NAME = \"...\" }".to_owned(),
+            Self::Env | Self::Headers => "{ NAME = \"...\" }".to_owned(),
             Self::Inherit => "[\"NAME\"]".to_owned(),
             Self::Categories => "{ NAME = { tools = [\"...\"] } }".to_owned(),
             Self::Tools | Self::Anything => "{ NAME = { hidden = true } }".to_owned(),

@@ -189,12 +189,12 @@ pub(super) fn empty_credential(name: &str, template: &Template, value: &str) -> 
 }
 
 /// Whether a variable so named holds a secret, wherever it comes from.
-fn names_credential(name: &str) -> bool {
+pub(super) fn names_credential(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     CREDENTIALS.iter().any(|part| name.contains(part))
 }
 
-fn placed(key: &str, error: ExpandError) -> ExpandError {
+pub(super) fn placed(key: &str, error: ExpandError) -> ExpandError {
     ExpandError { key: key.to_owned(), ..error }
 }
 

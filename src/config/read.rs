@@ -76,7 +76,10 @@ impl Reader<'_> {
             (Kind::Text, DeValue::String(text)) => self.text(&place.path, &at, text).map(Value::Text),
             (Kind::Prefix, DeValue::String(text)) => self.prefix(place, &at, text),
             (Kind::Folder, DeValue::String(text)) => self.folder(place, &at, text),
-            (Kind::Template, DeValue::String(text)) => self.template(&place.path, &at, text, true).map(Value::Template),
+            (kind @ (Kind::Template | Kind::Line), DeValue::String(text)) => {
+                self.template(&place.path, &at, text, kind == Kind::Template).map(Value::Template)
+            }
+            (Kind::Headers, DeValue::Table(table)) => self.headers(place, table),
             (
                 Kind::Templates | Kind::Globs | Kind::PairGlobs | Kind::Names | Kind::Words { .. } | Kind::Inherit,
                 DeValue::Array(items),
@@ -120,16 +123,44 @@ impl Reader<'_> {
         if works.contains(&word) {
             return Some(Value::Text(word.to_owned()));
         }
+        if place.key.name == "auth" && word == "oauth" {
+            let hint = "write `auth = \"bearer\"` with a `token` that you have from elsewhere";
+            self.faults.add(at, &place.path, "OAuth is not in this version yet", hint);
+            return None;
+        }
         let cause = format!("`{word}` is none of its words");
         self.faults.add(at, &place.path, cause, did_you_mean(word, "the words are", works));
         None
+    }
+
+    fn headers(&mut self, place: &Place<'_>, table: &DeTable<'_>) -> Option<Value> {
+        let before = self.faults.len();
+        let mut headers = BTreeMap::new();
+        for (name, value) in table.iter() {
+            let path = dotted(&place.path, name.get_ref());
+            let DeValue::String(text) = value.get_ref() else {
+                let hint = format!("write `{} = \"...\"`", dotted("", name.get_ref()));
+                self.mistyped(&path, &value.span(), "a string", value.get_ref(), hint);
+                continue;
+            };
+            if let Some(cause) = super::remote::refused_header(name.get_ref()) {
+                self.faults.add(&name.span(), &path, cause, "remove it, or use another name");
+            }
+            let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
+            let twice = headers.keys().any(|there: &String| there.eq_ignore_ascii_case(name.get_ref()));
+            if twice {
+                self.faults.add(&name.span(), &path, "the header is written twice", "remove one of the two");
+            }
+            headers.insert(name.get_ref().to_string(), template);
+        }
+        (before == self.faults.len()).then_some(Value::Env(headers))
     }
 
     /// A string expanded now; files and commands are for what is expanded at the launch.
     fn text(&mut self, path: &str, at: &Span, text: &str) -> Option<String> {
         let template = self.parsed(path, at, text)?;
         if template.has_more_than_variables() {
-            let hint = "write `${VAR}` or plain text; the other two work in command, args, env and cwd";
+            let hint = "write `${VAR}` or plain text; the other two work in command, args, env, cwd, headers and token";
             self.faults.add(at, path, "`${file:...}` and `${cmd:...}` do not work here", hint);
             return None;
         }
@@ -431,7 +462,7 @@ mod tests {
             (
                 "name = '${cmd:date}'",
                 "name: `${file:...}` and `${cmd:...}` do not work here; hint: write `${VAR}` or plain text; the other two \
-                 work in command, args, env and cwd",
+                 work in command, args, env, cwd, headers and token",
             ),
         ] {
             check(line, told);
@@ -439,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_planned_keys_are_refused() {
+    fn unknown_keys_are_refused() {
         for (line, told) in [
             ("commandd = 'x'", "commandd: unknown key; hint: did you mean `command`?"),
             ("readOnly = true", "readOnly: unknown key; hint: did you mean `read_only`?"),
@@ -450,20 +481,17 @@ mod tests {
                 "\"a b\": unknown key; hint: the keys here are `name`, `provider`, `summary`, `enabled`, \
               `command`, `args`, `env`, `cwd`, `inherit_env`, `read_only`, `allow`, `deny`, `start`, `idle_stop_secs`, \
               `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `prefix`, `unlisted`, `era`, \
-              `tool` and `category`",
+              `tool`, `category`, `url`, `transport`, `headers`, `auth`, `token`, `ca_file`, `proxy` and \
+              `connect_timeout_secs`",
             ),
             ("tool.x.hiden = true", "tool.x.hiden: unknown key; hint: did you mean `hidden`?"),
             (
-                "headers = { A = '${NONE}' }",
-                "headers: headers belong to HTTP sources, which are not in this version yet; hint: remove this key; \
-                 sources are programs started with `command`",
+                "type = 'http'",
+                "type: unknown key; hint: remove it: `command` or `url` tell which it is; write `transport = \"sse\"` for \
+                 HTTP+SSE",
             ),
         ] {
             check(line, told);
-        }
-        for key in ["auth", "transport", "type"] {
-            let told = faults(&format!("[source.a]\ncommand = 'x'\n{key} = 'x'\n"));
-            assert!(matches!(&told[..], [one] if one.contains("not in this version yet")), "{told:?}");
         }
     }
 }

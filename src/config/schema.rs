@@ -3,13 +3,24 @@
 use serde_json::{Map, Value, json};
 
 use super::keys::{
-    CATEGORY, CATEGORY_MAX, CREDENTIAL, HTTP, Key, Kind, PREFIX_MAX, RELAY, SOURCE, Standard, Status, TOOL, TOOLSET,
+    CATEGORY, CATEGORY_MAX, CREDENTIAL, HTTP, Key, Kind, OF_HTTP, OF_PROGRAMS, PREFIX_MAX, RELAY, SOURCE, Standard,
+    Status, TOOL, TOOLSET,
 };
 
 /// The JSON Schema (draft 2020-12) of `sources.toml`. Keys that are planned are not in it.
 pub fn schema() -> Value {
-    let mut source = section(SOURCE, "One source: a program that speaks MCP over stdio.");
-    source["required"] = json!(["command"]);
+    let mut source =
+        section(SOURCE, "One source: a program that speaks MCP over stdio, or an address that does over HTTP.");
+    source["oneOf"] = json!([{"required": ["command"]}, {"required": ["url"]}]);
+    let needs =
+        |keys: &[&str], what: &str| keys.iter().map(|key| ((*key).to_owned(), json!([what]))).collect::<Map<_, _>>();
+    let mut needed = needs(OF_PROGRAMS, "command");
+    needed.extend(needs(OF_HTTP, "url"));
+    source["dependentRequired"] = Value::Object(needed);
+    let is_bearer = json!({"properties": {"auth": {"const": "bearer"}}, "required": ["auth"]});
+    source["if"] = is_bearer;
+    source["then"] = json!({"required": ["token"]});
+    source["else"] = json!({"properties": {"token": false}});
     let mut credential = section(CREDENTIAL, "Who may connect over HTTP, and what they may see.");
     credential["oneOf"] = json!([{"required": ["token"]}, {"required": ["token_sha256"]}]);
     let ids = json!({"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"});
@@ -91,7 +102,7 @@ fn property(key: &Key) -> Value {
 fn of_kind(kind: Kind) -> Value {
     match kind {
         Kind::Text => json!({"type": "string"}),
-        Kind::Folder | Kind::Template => json!({"type": "string", "minLength": 1}),
+        Kind::Folder | Kind::Template | Kind::Line => json!({"type": "string", "minLength": 1}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Word { works, .. } => json!({"type": "string", "enum": works}),
@@ -106,6 +117,11 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Env => json!({
             "type": "object",
             "propertyNames": {"pattern": "^[^=]+$"},
+            "additionalProperties": {"type": "string"},
+        }),
+        Kind::Headers => json!({
+            "type": "object",
+            "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"},
             "additionalProperties": {"type": "string"},
         }),
         Kind::Inherit => json!({

@@ -11,11 +11,12 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::name::{SOURCE_ID_MAX, SourceId};
 
 use super::fault::{Fault, dotted, reason};
-use super::keys::SOURCE;
+use super::keys::{OF_HTTP, OF_PROGRAMS, SOURCE};
 use super::read::Reader;
 use super::values::{Span, Values};
 use super::{
-    BadSource, CallLimits, EraChoice, Launch, SourceConfig, SourceEntry, Start, ToolOverride, ToolRules, Unlisted,
+    BadSource, CallLimits, EraChoice, Launch, Reach, Remote, SourceConfig, SourceEntry, Start, ToolOverride, ToolRules,
+    Transport, Unlisted,
 };
 
 /// What is written twice, by table and id: the key and where the second one is.
@@ -63,8 +64,8 @@ fn draft(
         DeValue::Table(table) => {
             reader.is_disabled = matches!(table.get("enabled").map(Spanned::get_ref), Some(DeValue::Boolean(false)));
             let values = reader.section(SOURCE, table, &section);
-            reader.is_disabled = false;
             whole(reader, &values, &section, &name.span());
+            reader.is_disabled = false;
             values
         }
         other => {
@@ -121,15 +122,17 @@ pub(super) fn legal(written: &str) -> String {
 fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span) {
     match (values.written("command"), values.written("url")) {
         (None, None) => {
-            let hint = "write `command = \"...\"` with the program to start";
+            let hint = "write `command = \"...\"` with the program to start, or `url = \"https://...\"`";
             reader.faults.add(header, section, "it has neither `command` nor `url`", hint);
         }
         (Some(_), Some(url)) => {
             let hint = "remove one of the two";
             reader.faults.add(url, dotted(section, "url"), "a source has a `command` or a `url`, not both", hint);
         }
-        _ => {}
+        (Some(_), None) => foreign_keys(reader, values, section, OF_HTTP, "url", "command"),
+        (None, Some(_)) => foreign_keys(reader, values, section, OF_PROGRAMS, "command", "url"),
     }
+    address(reader, values, section);
     if let (Some(command), Some(at)) = (values.template("command"), values.at("command")) {
         let is_empty = !command.has_commands()
             && command.expand_path(reader.lookup).is_ok_and(|expanded| expanded.value.is_empty());
@@ -150,6 +153,53 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
             let hint = format!("write at least {secs}, or a shorter `call_timeout_secs`");
             reader.faults.add(at, dotted(section, "max_call_secs"), cause, hint);
         }
+    }
+}
+
+/// Keys that mean nothing beside the other way to reach a source.
+fn foreign_keys(reader: &mut Reader<'_>, values: &Values, section: &str, keys: &[&str], theirs: &str, own: &str) {
+    for key in keys {
+        if let Some(at) = values.written(key) {
+            let cause = format!("it belongs to a source with a `{theirs}`; this one has a `{own}`");
+            reader.faults.add(at, dotted(section, key), cause, "remove it");
+        }
+    }
+}
+
+/// What an HTTP source's keys must be to each other.
+fn address(reader: &mut Reader<'_>, values: &Values, section: &str) {
+    for key in ["url", "proxy"] {
+        let (Some(url), Some(at)) = (values.template(key), values.at(key)) else { continue };
+        if url.has_commands() || reader.is_disabled {
+            continue;
+        }
+        if let Some(cause) = url.expand(reader.lookup).ok().and_then(|url| super::remote::refused_url(&url.value)) {
+            let hint = "write it in full, as in `https://example.org/mcp`";
+            reader.faults.add(at, dotted(section, key), cause, hint);
+        }
+    }
+    match (is(values, "auth", "bearer"), values.written("token"), values.at("auth")) {
+        (true, None, Some(at)) => {
+            let hint = "write `token = \"${VARIABLE}\"`";
+            reader.faults.add(at, dotted(section, "auth"), "there is no `token`", hint);
+        }
+        (false, Some(at), _) if values.written("command").is_none() => {
+            let hint = "write `auth = \"bearer\"` beside it, or remove it";
+            reader.faults.add(at, dotted(section, "token"), "nothing tells how to send it", hint);
+        }
+        _ => {}
+    }
+    let two = values.env("headers").keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    if let (true, true, Some(at)) = (two, is(values, "auth", "bearer"), values.at("headers")) {
+        let cause = "`Authorization` is set here and by `auth = \"bearer\"`";
+        reader.faults.add(at, dotted(section, "headers"), cause, "remove one of the two");
+    }
+    if let (Some(token), Some(at), false) = (values.template("token"), values.at("token"), reader.is_disabled)
+        && !token.has_commands()
+        && token.expand(reader.lookup).is_ok_and(|expanded| expanded.value.trim().is_empty())
+    {
+        let problem = super::Problem::EmptyCredential(token.raw().to_owned());
+        reader.faults.add(at, dotted(section, "token"), problem.to_string(), problem.hint());
     }
 }
 
@@ -175,17 +225,9 @@ impl Draft {
         let name = values.text("name").unwrap_or_else(|| self.id.to_string());
         let provider = values.text("provider").unwrap_or_else(|| self.id.to_string());
         let summary = values.text("summary");
-        let (Some(command), true) = (values.template("command"), self.faults.is_empty()) else {
+        let (Some(reach), true) = (reach(values, reader), self.faults.is_empty()) else {
             let reason = reason(&self.faults, &self.section);
             return SourceEntry::Misconfigured(BadSource { id: self.id, name, provider, summary, reason });
-        };
-        let launch = Launch {
-            command,
-            args: values.templates("args"),
-            env: values.env("env"),
-            inherit_env: values.inherit("inherit_env"),
-            cwd: values.template("cwd"),
-            base: reader.base.to_owned(),
         };
         let idle_stop = values.whole("idle_stop_secs");
         SourceEntry::Usable(Box::new(SourceConfig {
@@ -193,8 +235,8 @@ impl Draft {
             provider,
             summary,
             enabled: values.flag("enabled"),
-            fingerprint: launch.fingerprint(),
-            launch,
+            fingerprint: reach.fingerprint(),
+            reach,
             start: if is(values, "start", "at-start") { Start::AtStart } else { Start::OnDemand },
             idle_stop: (idle_stop > 0).then(|| Duration::from_secs(idle_stop)),
             start_timeout: Duration::from_secs(values.whole("start_timeout_secs")),
@@ -211,6 +253,33 @@ impl Draft {
             id: self.id,
         }))
     }
+}
+
+fn reach(values: &Values, reader: &Reader<'_>) -> Option<Reach> {
+    if let Some(url) = values.template("url") {
+        return Some(Reach::Http(Remote {
+            url,
+            transport: match values.text("transport").as_deref() {
+                Some("streamable-http") => Transport::StreamableHttp,
+                Some("sse") => Transport::Sse,
+                _ => Transport::Auto,
+            },
+            headers: values.env("headers"),
+            token: values.template("token"),
+            ca_file: values.template("ca_file"),
+            proxy: values.template("proxy"),
+            connect_timeout: Duration::from_secs(values.whole("connect_timeout_secs")),
+            base: reader.base.to_owned(),
+        }));
+    }
+    Some(Reach::Program(Launch {
+        command: values.template("command")?,
+        args: values.templates("args"),
+        env: values.env("env"),
+        inherit_env: values.inherit("inherit_env"),
+        cwd: values.template("cwd"),
+        base: reader.base.to_owned(),
+    }))
 }
 
 fn is(values: &Values, key: &str, word: &str) -> bool {
@@ -258,7 +327,8 @@ mod tests {
         for (text, told) in [
             (
                 "[source.a]",
-                "1: source.a: it has neither `command` nor `url`; hint: write `command = \"...\"` with the program to start",
+                "1: source.a: it has neither `command` nor `url`; hint: write `command = \"...\"` with the program to start, \
+                 or `url = \"https://...\"`",
             ),
             (
                 "source.a = 'npx'",
@@ -294,11 +364,48 @@ mod tests {
             assert_eq!(faults(text), [told], "{text}");
         }
         let both = faults("[source.a]\ncommand = 'x'\nurl = 'https://x'\n");
-        assert_eq!(both.len(), 2);
-        assert_eq!(
-            both[1],
-            "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two"
-        );
+        let told = "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two";
+        assert_eq!(both, [told]);
+    }
+
+    #[test]
+    fn an_http_source_is_checked_as_a_whole() {
+        for (lines, told) in [
+            ("args = ['x']", "args: it belongs to a source with a `command`; this one has a `url`; hint: remove it"),
+            ("auth = 'bearer'", "auth: there is no `token`; hint: write `token = \"${VARIABLE}\"`"),
+            (
+                "token = 'x'",
+                "token: nothing tells how to send it; hint: write `auth = \"bearer\"` beside it, or remove it",
+            ),
+            (
+                "auth = 'oauth'",
+                "auth: OAuth is not in this version yet; hint: write `auth = \"bearer\"` with a `token` that you have from \
+                 elsewhere",
+            ),
+            (
+                "headers = { mcp-session-id = 'x' }",
+                "headers.mcp-session-id: the relay sets this header itself; hint: remove it, or use another name",
+            ),
+            ("headers = { A = 'x', a = 'y' }", "headers.a: the header is written twice; hint: remove one of the two"),
+            (
+                "transport = 'stdio'",
+                "transport: `stdio` is none of its words; hint: the words are `streamable-http` and `sse`",
+            ),
+            ("proxy = 'p'", "proxy: it is no address; hint: write it in full, as in `https://example.org/mcp`"),
+        ] {
+            assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{lines}\n")), [format!("3: source.a.{told}")]);
+        }
+        let told = "2: source.a.url: it does not start with http:// or https://; hint: write it in full, as in \
+                    `https://example.org/mcp`";
+        assert_eq!(faults("[source.a]\nurl = 'localhost:3000/mcp'\n"), [told]);
+        let told =
+            "3: source.a.headers: it belongs to a source with a `url`; this one has a `command`; hint: remove it";
+        assert_eq!(faults("[source.a]\ncommand = 'x'\nheaders = {}\n"), [told]);
+        let both = "auth = 'bearer'\ntoken = '${T}'\nheaders = { authorization = 'x' }";
+        assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{both}\n")).len(), 1);
+        let all = "auth = 'bearer'\ntoken = '${T}'\nheaders = { Host = 'x' }\nca_file = 'x'\nproxy = 'http://p:1'\n\
+                   transport = 'sse'\nconnect_timeout_secs = 3";
+        assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{all}\n")), [""; 0]);
     }
 
     #[test]

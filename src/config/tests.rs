@@ -75,7 +75,7 @@ fn what_is_not_written_has_its_default() {
             summary: None,
             enabled: true,
             fingerprint: launch.fingerprint(),
-            launch,
+            reach: Reach::Program(launch),
             start: Start::OnDemand,
             idle_stop: Some(Duration::from_secs(300)),
             start_timeout: Duration::from_secs(180),
@@ -170,7 +170,7 @@ tool."two.three" = {}
             summary: Some("none of $5".to_owned()),
             enabled: false,
             fingerprint: launch.fingerprint(),
-            launch,
+            reach: Reach::Program(launch),
             start: Start::AtStart,
             idle_stop: None,
             start_timeout: Duration::from_secs(1),
@@ -204,7 +204,7 @@ idle_stop_secs = -1
 env = { X = "${NOT_SET}", API_KEY = "${EMPTY}" }
 
 [source.Linear]
-url = "https://mcp.linear.app/mcp"
+url = "mcp.linear.app/mcp"
 
 [sourse.notes]
 command = "notes"
@@ -256,13 +256,7 @@ command = "x"
                 "`Linear` is not a source id: use 1 to 32 characters of a-z, 0-9, `_` and `-`, the first a letter or a digit",
                 "rename the table, for example to `[source.linear]`"
             ),
-            fault(
-                13,
-                1,
-                "source.Linear.url",
-                "HTTP sources are not in this version yet",
-                "start a program with `command` instead, or take this source out until then"
-            ),
+            fault(13, 7, "source.Linear.url", "it is no address", "write it in full, as in `https://example.org/mcp`"),
             fault(15, 2, "sourse", "unknown table", "did you mean `source`?"),
         ]
     );
@@ -278,8 +272,8 @@ command = "x"
     assert_eq!(
         linear.reason,
         "line 12: source.Linear: `Linear` is not a source id: use 1 to 32 characters of a-z, 0-9, `_` and `-`, the first \
-         a letter or a digit (hint: rename the table, for example to `[source.linear]`); and line 13: url: HTTP sources \
-         are not in this version yet (hint: start a program with `command` instead, or take this source out until then)"
+         a letter or a digit (hint: rename the table, for example to `[source.linear]`); and line 13: url: it is no \
+         address (hint: write it in full, as in `https://example.org/mcp`)"
     );
 }
 

@@ -56,7 +56,7 @@ fn fate(old: &SourceEntry, new: &SourceEntry) -> Fate {
 /// comes to.
 fn is_same_process(old: &SourceConfig, new: &SourceConfig) -> bool {
     let parts = |config: &SourceConfig| (config.enabled, config.era, config.max_in_flight);
-    parts(old) == parts(new) && old.launch == new.launch
+    parts(old) == parts(new) && old.reach == new.reach
 }
 
 /// The keys of `[relay]` that hold only from the start, and differ.

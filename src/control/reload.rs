@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::changes::{Changes, Fate, needing_restart};
 use super::{World, key_of, with_spec};
 use crate::catalog::{Listing, Toolset};
-use crate::config::{Config, SourceConfig, SourceEntry, Start};
+use crate::config::{Config, Reach, SourceConfig, SourceEntry, Start};
 use crate::name::SourceId;
 use crate::source::{Farewell, Known, Source, State};
 use crate::store::Key;
@@ -148,9 +148,7 @@ impl World {
         plan.toolsets.insert(id.clone(), Arc::new(with_spec(entry, Toolset::unlisted)));
         // A program that only gets another environment is taken to have the tools it had, until it is listed.
         let same = old.and_then(|old| Some((old.config.as_ref()?, source_config(entry)?)));
-        let same = same.is_some_and(|(old, new)| {
-            (&old.launch.command, &old.launch.args) == (&new.launch.command, &new.launch.args)
-        });
+        let same = same.is_some_and(|(old, new)| is_same_server(&old.reach, &new.reach));
         let before = self.toolsets.get(id).filter(|before| same && before.is_listed() && before.loaded);
         let listing = listing.or_else(|| before.map(|before| at_hand(before)));
         plan.listings.extend(listing.map(|listing| (id.clone(), listing, false)));
@@ -184,6 +182,15 @@ impl World {
             self.around.tracker.spawn(async move { source.forget().await });
         }
         self.around.tracker.spawn_blocking(crate::trim::give_back);
+    }
+}
+
+/// Whether two ways of reaching a source lead to the same one, though not with the same settings.
+fn is_same_server(old: &Reach, new: &Reach) -> bool {
+    match (old, new) {
+        (Reach::Program(old), Reach::Program(new)) => (&old.command, &old.args) == (&new.command, &new.args),
+        (Reach::Http(old), Reach::Http(new)) => old.url == new.url,
+        _ => false,
     }
 }
 

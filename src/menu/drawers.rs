@@ -64,8 +64,9 @@ fn status(snapshot: &Snapshot, drawer: &Drawer) -> &'static str {
         State::Starting => 1,
         State::Dormant { .. } => 2,
         State::Unreachable { .. } => 3,
-        State::Misconfigured { .. } => 4,
-        State::Disabled => 5,
+        State::NeedsAuth { .. } => 4,
+        State::Misconfigured { .. } => 5,
+        State::Disabled => 6,
     });
     best.map_or("dormant", |state| state.name())
 }

@@ -24,6 +24,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// The first wait after a failure; doubled with each further one.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A source that wants credentials is tried by itself no more often than this: nothing changes but by somebody's hand.
+const AUTH_RETRY: Duration = Duration::from_secs(120);
 /// A source that ran this long has recovered: its failures are forgotten.
 const RECOVERED: Duration = Duration::from_secs(20);
 /// A call waits for the next launch if that is no further away than this.
@@ -195,7 +197,8 @@ impl Actor {
             Phase::Down { error, retry_at } => {
                 let now = Instant::now();
                 let gap = self.last_launch.map_or(now, |at| at + LAUNCH_GAP);
-                if self.failures <= 1 || gap <= now {
+                let spared = self.failures <= 1 && error.kind != ErrorKind::NeedsAuth;
+                if spared || gap <= now {
                     return self.launch();
                 }
                 let next = gap.min(*retry_at).saturating_duration_since(now);
@@ -320,9 +323,13 @@ impl Actor {
         let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
         tracing::warn!(source = %self.config.id, why = %error.message, hint = %error.hint, failures = self.failures, "source failed");
         let cause = format!("{} ({})", error.message, error.hint);
-        self.say(State::Unreachable { cause, next_try: SystemTime::now() + wait });
+        let wait = if error.kind == ErrorKind::NeedsAuth { wait.max(AUTH_RETRY) } else { wait };
+        self.say(match error.kind {
+            ErrorKind::NeedsAuth => State::NeedsAuth { reason: cause },
+            _ => State::Unreachable { cause, next_try: SystemTime::now() + wait },
+        });
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        if error.kind != ErrorKind::Cancelled {
+        if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::NeedsAuth) {
             error.kind = ErrorKind::Unavailable;
         }
         let retry = format!("; it is tried again in {:.0} s", wait.as_secs_f32().ceil());

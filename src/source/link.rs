@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ pub struct Link {
     table: Mutex<Table>,
     era: OnceLock<Era>,
     max_in_flight: usize,
-    /// Asks the process's supervisor to end it.
+    /// Asks the supervisor of the process or the connection to end it.
     pub stop: CancellationToken,
     /// The source said that its list has changed.
     pub list_changed: Notify,
@@ -124,6 +124,11 @@ impl Link {
 
     pub fn era(&self) -> Era {
         self.era.get().copied().unwrap_or(Era::Legacy)
+    }
+
+    /// Whether its messages go out one by one instead of in a stream of lines.
+    pub fn is_over_http(&self) -> bool {
+        !self.outbox.holds_up()
     }
 
     /// Fixes the era, once, when it has been negotiated.
@@ -344,16 +349,40 @@ impl Link {
 
     /// A reply that cannot be read: its call ends at once. Gives the outbox that was written to.
     pub fn broken_reply(&self, id: u64, why: &str) -> Option<Arc<Outbox>> {
+        self.fail(id, failures::unreadable(&self.source, why))
+    }
+
+    /// Ends one call or question with a failure, while the connection goes on. Gives the outbox that was written to.
+    pub fn fail(&self, id: u64, error: CallError) -> Option<Arc<Outbox>> {
         match self.take(id)? {
             Pending::Own(answer) => {
-                let _ = answer.send(Err(failures::unreadable(&self.source, why)));
+                let _ = answer.send(Err(error));
                 None
             }
             Pending::Call { call, .. } => {
-                let error = failures::unreadable(&self.source, why).at(&self.source, Some(call.subject.name()));
                 let outbox = call.back.outbox();
-                call.back.end(End::Failed(error));
+                call.back.end(End::Failed(error.at(&self.source, Some(call.subject.name()))));
                 outbox
+            }
+        }
+    }
+
+    /// Whether somebody still waits for the answer to this request.
+    pub fn is_awaited(&self, id: u64) -> bool {
+        match self.lock().pending.get(&id) {
+            Some(Pending::Own(answer)) => !answer.is_closed(),
+            Some(Pending::Call { .. }) => true,
+            None => false,
+        }
+    }
+
+    /// How long the answer to this request may still take; `None` where no limit is known.
+    pub fn patience(&self, id: u64) -> Option<Duration> {
+        match self.lock().pending.get(&id)? {
+            Pending::Own(_) => None,
+            Pending::Call { call, since, heard, .. } => {
+                let idle = call.limits.idle.saturating_sub(heard.elapsed());
+                Some(idle.min(call.limits.total.saturating_sub(since.elapsed())))
             }
         }
     }

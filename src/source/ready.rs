@@ -22,7 +22,7 @@ pub struct Ready {
     pub link: Arc<Link>,
     pub note: ServerNote,
     since: Instant,
-    pid: u32,
+    pid: Option<u32>,
     version: String,
     /// What is odd about its list, if anything.
     pub oddity: Option<String>,
@@ -46,7 +46,7 @@ pub enum Due {
 }
 
 impl Ready {
-    pub fn new(link: Arc<Link>, pid: u32, greeting: Greeting) -> Self {
+    pub fn new(link: Arc<Link>, pid: Option<u32>, greeting: Greeting) -> Self {
         Self {
             link,
             note: greeting.note,

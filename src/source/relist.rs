@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Listing, ServerNote};
@@ -93,11 +94,25 @@ async fn page(link: &Link, cursor: Option<&str>, limit: Duration) -> Result<Page
     let result = message.result.and_then(|span| Object::parse(message.text(span)));
     let listed = result.as_ref().and_then(|result| result.get("tools"));
     let tools = listed.and_then(|text| serde_json::from_str::<Vec<&serde_json::value::RawValue>>(text).ok());
-    let Some(tools) = tools else {
+    let Some(mut tools) = tools else {
         return Err(failed(link, "its answer to `tools/list` has no list of tools".to_owned()));
     };
+    if link.era() == Era::Modern && link.is_over_http() {
+        tools.retain(|tool| has_usable_headers(link, tool.get()));
+    }
     let next = result.and_then(|result| unquoted(result.get("nextCursor")?).map(|next| next.into_owned()));
     Ok(Page { tools: tools.iter().map(|tool| tool.get().into()).collect(), next })
+}
+
+/// A tool that asks for headers in an invalid way must not be used over HTTP (SEP-2243).
+fn has_usable_headers(link: &Link, tool: &str) -> bool {
+    let Some(tool) = Object::parse(tool) else { return true };
+    let wrong = tool.get("inputSchema").and_then(|schema| headers::wanted(schema).err());
+    if let Some(why) = &wrong {
+        let name = tool.string("name").unwrap_or_default();
+        tracing::warn!(source = link.source, tool = &*name, why, "tool left out");
+    }
+    wrong.is_none()
 }
 
 fn failed(link: &Link, why: String) -> CallError {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Surroundings;
+use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::link::{Link, OUTBOX_LIMIT};
 use super::stderr::StderrTail;
@@ -45,12 +46,15 @@ pub struct Gone {
     pub answered: bool,
 }
 
-/// A running process seen from its supervisor.
+/// A running process, or a connection, seen from its supervisor.
 pub struct Running {
     pub link: Arc<Link>,
-    pub pid: u32,
+    /// `None` for a source that is reached over HTTP.
+    pub pid: Option<u32>,
     pub tail: StderrTail,
     pub gone: oneshot::Receiver<Gone>,
+    /// The connection of an HTTP source.
+    pub http: Option<Arc<Connection>>,
 }
 
 /// Starts the tasks of a launched process.
@@ -85,7 +89,7 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
         watchdog: around.watchdog.clone(),
     };
     tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
-    Running { link, pid, tail, gone }
+    Running { link, pid: Some(pid), tail, gone, http: None }
 }
 
 /// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.

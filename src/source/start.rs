@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Surroundings;
 use super::handshake::{self, Greeting, NoGreeting};
+use super::http;
 use super::launch;
 use super::run::{self, Running};
 use crate::call::{CallError, ErrorKind};
-use crate::config::{EraChoice, SourceConfig, SystemLookup};
+use crate::config::{EraChoice, Launch, Reach, Remote, SourceConfig, SystemLookup, Transport};
 use crate::protocol::Era;
 
 /// How long one start may keep others waiting: a source that takes its time does not use the processor meanwhile.
@@ -38,13 +39,18 @@ pub async fn start(
         () = cancel.cancelled() => return Err(cancelled(&config)),
     };
     let _turn = Turn::hold(turn, &around);
-    match attempt(&config, known, &around, &cancel).await {
-        Err(NoGreeting::ProbeBroke(error)) if config.era == EraChoice::Auto && known != Some(Era::Legacy) => {
-            tracing::info!(source = %config.id, why = %error.message, "started again without the probe");
-            attempt(&config, Some(Era::Legacy), &around, &cancel).await.map_err(reason)
-        }
-        other => other.map_err(reason),
+    let attempt = Attempt { config: &config, around: &around, cancel: &cancel };
+    match &config.reach {
+        Reach::Program(launch) => attempt.launched(launch, known).await.map_err(reason),
+        Reach::Http(remote) => attempt.connected(remote, known).await.map_err(reason),
     }
+}
+
+/// One start, with what may end it.
+struct Attempt<'a> {
+    config: &'a SourceConfig,
+    around: &'a Surroundings,
+    cancel: &'a CancellationToken,
 }
 
 fn reason(failure: NoGreeting) -> CallError {
@@ -53,34 +59,103 @@ fn reason(failure: NoGreeting) -> CallError {
     }
 }
 
-async fn attempt(
-    config: &SourceConfig,
-    known: Option<Era>,
-    around: &Surroundings,
-    cancel: &CancellationToken,
-) -> Result<Started, NoGreeting> {
-    let id = config.id.as_str();
-    let launched = tokio::select! {
-        launched = launch::launch(&config.launch, SystemLookup::default()) => launched,
-        () = cancel.cancelled() => return Err(NoGreeting::Failed(cancelled(config))),
-    };
-    let launched = launched.map_err(|error| {
-        let text = format!("source `{id}` could not be launched: {error}");
-        NoGreeting::Failed(CallError::new(ErrorKind::Unavailable, text, error.hint()).at(id, None))
-    })?;
-    let running = run::run(launched, id, config.max_in_flight, around);
-    let greeting = tokio::select! {
-        greeting = handshake::greet(&running.link, config.era, known) => greeting,
-        () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running))),
-        () = cancel.cancelled() => Err(NoGreeting::Failed(cancelled(config))),
-    };
-    match greeting {
-        Ok(greeting) => Ok(Started { running, greeting }),
-        Err(failure) => {
-            running.link.stop.cancel();
-            Err(failure)
+impl Attempt<'_> {
+    async fn launched(&self, launch: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
+        match self.launch_once(launch, known).await {
+            Err(NoGreeting::ProbeBroke(error)) if self.probed(known) => {
+                self.tell_again(&error);
+                self.launch_once(launch, Some(Era::Legacy)).await
+            }
+            other => other,
         }
     }
+
+    /// Whether the source was asked for its era first.
+    fn probed(&self, known: Option<Era>) -> bool {
+        self.config.era == EraChoice::Auto && known != Some(Era::Legacy)
+    }
+
+    fn tell_again(&self, error: &CallError) {
+        tracing::info!(source = %self.config.id, why = %error.message, "started again without the probe");
+    }
+
+    async fn launch_once(&self, settings: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
+        let id = self.config.id.as_str();
+        let launched = tokio::select! {
+            launched = launch::launch(settings, SystemLookup::default()) => launched,
+            () = self.cancel.cancelled() => return Err(NoGreeting::Failed(cancelled(self.config))),
+        };
+        let launched = launched.map_err(|error| {
+            let text = format!("source `{id}` could not be launched: {error}");
+            NoGreeting::Failed(CallError::new(ErrorKind::Unavailable, text, error.hint()).at(id, None))
+        })?;
+        self.greet(run::run(launched, id, self.config.max_in_flight, self.around), known).await
+    }
+
+    /// Over HTTP a source may have to be connected to up to three times: with the probe, without it, and over the
+    /// transport of 2024-11-05.
+    async fn connected(&self, remote: &Remote, known: Option<Era>) -> Result<Started, NoGreeting> {
+        if remote.transport == Transport::Sse {
+            return self.connect_once(remote, true, Some(Era::Legacy)).await.map_err(|refused| refused.why);
+        }
+        let mut refused = match self.connect_once(remote, false, known).await {
+            Ok(started) => return Ok(started),
+            Err(refused) => refused,
+        };
+        if refused.again && self.probed(known) {
+            let (NoGreeting::ProbeBroke(error) | NoGreeting::Failed(error)) = &refused.why;
+            self.tell_again(error);
+            refused = match self.connect_once(remote, false, Some(Era::Legacy)).await {
+                Ok(started) => return Ok(started),
+                Err(refused) => refused,
+            };
+        }
+        if refused.wants_old && remote.transport == Transport::Auto && self.config.era != EraChoice::Modern {
+            tracing::info!(source = %self.config.id, "streamable HTTP is refused, HTTP+SSE is tried");
+            // If that fails too, the first reason is the better one.
+            return self.connect_once(remote, true, Some(Era::Legacy)).await.map_err(|_| refused.why);
+        }
+        Err(refused.why)
+    }
+
+    async fn connect_once(&self, remote: &Remote, old: bool, known: Option<Era>) -> Result<Started, Refused> {
+        let final_one = |error| Refused { why: NoGreeting::Failed(error), again: false, wants_old: false };
+        let running = tokio::select! {
+            running = http::connect(self.config, remote, old, self.around) => running.map_err(final_one)?,
+            () = self.cancel.cancelled() => return Err(final_one(cancelled(self.config))),
+        };
+        let connection = running.http.clone();
+        self.greet(running, known).await.map_err(|why| Refused {
+            // What ended the whole connection would end the next one too.
+            again: matches!(why, NoGreeting::ProbeBroke(_)) && connection.as_ref().is_some_and(|it| !it.has_ended()),
+            wants_old: connection.is_some_and(|connection| connection.wants_old()),
+            why,
+        })
+    }
+
+    async fn greet(&self, running: Running, known: Option<Era>) -> Result<Started, NoGreeting> {
+        let config = self.config;
+        let greeting = tokio::select! {
+            greeting = handshake::greet(&running.link, config.era, known) => greeting,
+            () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running))),
+            () = self.cancel.cancelled() => Err(NoGreeting::Failed(cancelled(config))),
+        };
+        match greeting {
+            Ok(greeting) => Ok(Started { running, greeting }),
+            Err(failure) => {
+                running.link.stop.cancel();
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// A connection that came to nothing, and what may be tried instead.
+struct Refused {
+    why: NoGreeting,
+    /// Without the probe it may do better.
+    again: bool,
+    wants_old: bool,
 }
 
 fn too_slow(config: &SourceConfig, running: &Running) -> CallError {

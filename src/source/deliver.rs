@@ -1,0 +1,196 @@
+//! Owns what becomes of the bytes that an HTTP source sends: bodies and events are made into messages and given to the
+//! link, in order. It sends nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Response;
+
+use super::failures;
+use super::http::Connection;
+use super::refusal::{self, Complaint};
+use crate::call::CallError;
+use crate::protocol::Era;
+use crate::wire::sse::{Event, SseReader};
+use crate::wire::{self, Kind, Message, Outbox, Unreadable};
+
+/// How long a stream that has answered may take to end, so that its connection can be used again.
+const LAST_BYTES: Duration = Duration::from_millis(500);
+
+/// The request whose answer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub id: u64,
+    pub what: What,
+    /// A complaint of this kind is acted on instead of passed on.
+    pub acts_on: Option<Complaint>,
+}
+
+/// What is asked, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Initialize,
+    List,
+    Other,
+}
+
+/// What came of a piece of text.
+#[derive(Default)]
+pub struct Delivered {
+    /// The answer to what was asked is in it.
+    pub answered: bool,
+    /// The source complains instead of answering; not passed on.
+    pub complaint: Option<Complaint>,
+    /// Why it is no message.
+    pub stray: Option<String>,
+    outbox: Option<Arc<Outbox>>,
+}
+
+/// How a stream ended.
+#[derive(Debug, Default)]
+pub struct StreamEnd {
+    pub answered: bool,
+    pub complaint: Option<Complaint>,
+    pub last_id: Option<String>,
+    pub retry: Option<Duration>,
+    /// Why it broke off; `None` where it just ended.
+    pub broke: Option<String>,
+    /// Something came.
+    pub spoke: bool,
+}
+
+impl Connection {
+    /// Takes one body or one event's data: a message, or a batch of them.
+    pub async fn deliver(self: &Arc<Self>, mut text: BytesMut, asked: Option<Asked>) -> Delivered {
+        // Line ends stand between tokens only, and what goes on from here is lines.
+        let mut from = 0;
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', &text[from..]) {
+            text[from + at] = b' ';
+            from += at + 1;
+        }
+        let connection = self.clone();
+        let delivered = wire::handle(text.freeze(), move |bytes| connection.take(bytes, asked)).await;
+        if let Some(outbox) = &delivered.outbox {
+            outbox.room().await;
+        }
+        delivered
+    }
+
+    fn take(&self, bytes: Bytes, asked: Option<Asked>) -> Delivered {
+        match Message::parse(bytes) {
+            Ok(message) => self.take_message(&message, asked),
+            Err((Unreadable::NotUtf8, bytes)) => {
+                // Better a replacement character than no answer at all.
+                match Message::parse(String::from_utf8_lossy(&bytes).into_owned().into()) {
+                    Ok(message) => self.take_message(&message, asked),
+                    Err((why, _)) => Delivered { stray: Some(why.to_string()), ..Delivered::default() },
+                }
+            }
+            Err((Unreadable::Batch, bytes)) => {
+                let Ok(parts) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(&bytes) else {
+                    return Delivered { stray: Some(Unreadable::Batch.to_string()), ..Delivered::default() };
+                };
+                parts.iter().fold(Delivered::default(), |all, part| {
+                    let Ok(message) = Message::parse(bytes.slice_ref(part.get().as_bytes())) else { return all };
+                    let one = self.take_message(&message, asked);
+                    Delivered {
+                        answered: all.answered || one.answered,
+                        complaint: all.complaint.or(one.complaint),
+                        stray: None,
+                        outbox: one.outbox.or(all.outbox),
+                    }
+                })
+            }
+            Err((why, _)) => Delivered { stray: Some(why.to_string()), ..Delivered::default() },
+        }
+    }
+
+    fn take_message(&self, message: &Message, asked: Option<Asked>) -> Delivered {
+        let ours = asked.filter(|asked| message.kind == Kind::Reply && message.number_id() == Some(asked.id));
+        if let Some(asked) = ours {
+            if let Some(complaint) = refusal::complaint(message).filter(|it| asked.acts_on == Some(*it)) {
+                return Delivered { complaint: Some(complaint), ..Delivered::default() };
+            }
+            match asked.what {
+                What::Initialize => self.session.note_version(message),
+                What::List if self.link.era() == Era::Modern => self.params.learn(message),
+                What::List | What::Other => {}
+            }
+        }
+        let outbox = self.link.receive(message);
+        Delivered { answered: ours.is_some(), outbox, ..Delivered::default() }
+    }
+
+    /// Reads a stream of events to its end, or until what was asked is answered.
+    pub async fn read_stream(
+        self: &Arc<Self>,
+        mut response: Response,
+        asked: Option<Asked>,
+    ) -> Result<StreamEnd, CallError> {
+        let mut reader = SseReader::new(self.max_message);
+        let mut end = StreamEnd::default();
+        let mut events = Vec::new();
+        loop {
+            let chunk = response.chunk().await;
+            let fed = match &chunk {
+                Ok(Some(chunk)) => reader.feed(chunk, &mut events),
+                _ => reader.finish(&mut events),
+            };
+            for event in events.drain(..) {
+                end.spoke = true;
+                self.take_event(event, asked, &mut end).await;
+            }
+            if let Err(too_long) = fed {
+                let why = format!("{too_long}, more than `max_message_mib` of the relay allows");
+                return Err(failures::unreadable(&self.link.source, &why));
+            }
+            end.last_id = reader.last_id().map(str::to_owned);
+            end.retry = reader.retry();
+            match chunk {
+                _ if end.answered || end.complaint.is_some() => {
+                    let rest = async { while matches!(response.chunk().await, Ok(Some(_))) {} };
+                    let _ = tokio::time::timeout(LAST_BYTES, rest).await;
+                    return Ok(end);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(end),
+                Err(error) => {
+                    end.broke = Some(self.target.told(&error));
+                    return Ok(end);
+                }
+            }
+        }
+    }
+
+    async fn take_event(self: &Arc<Self>, event: Event, asked: Option<Asked>, end: &mut StreamEnd) {
+        if !matches!(event.name.as_str(), "" | "message") {
+            return;
+        }
+        let delivered = self.deliver(event.data, asked).await;
+        end.answered |= delivered.answered;
+        end.complaint = end.complaint.take().or(delivered.complaint);
+        if let Some(why) = delivered.stray
+            && self.link.count_noise()
+        {
+            tracing::warn!(count = self.link.noise(), why, "event is no message, skipped");
+        }
+    }
+
+    /// Reads a body to its end.
+    pub async fn read_body(&self, mut response: Response) -> Result<BytesMut, CallError> {
+        let mut body = BytesMut::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() > self.max_message => {
+                    let limit = self.max_message;
+                    let why = format!("it has more than the {limit} bytes that `max_message_mib` of the relay allows");
+                    return Err(failures::unreadable(&self.link.source, &why));
+                }
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return Ok(body),
+                Err(error) => return Err(refusal::broke_off(&self.link.source, &self.target.told(&error))),
+            }
+        }
+    }
+}

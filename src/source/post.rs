@@ -1,0 +1,336 @@
+//! Owns the way of one message to an HTTP source: its headers, the one repetition that is safe, and its answer.
+//! What is read from the answer goes to the link elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Response, StatusCode, Url};
+use tracing::Instrument;
+
+use super::deliver::{Asked, StreamEnd, What};
+use super::http::Connection;
+use super::refusal::{self, Complaint, Refusal};
+use super::relist;
+use super::session::{SESSION_ID, Session};
+use crate::call::{CallError, ErrorKind};
+use crate::catalog::ServerNote;
+use crate::protocol::Era;
+use crate::wire::sse::SseReader;
+use crate::wire::{Kind, Message};
+
+/// The wait before the second try of a connection that did not come about.
+const QUICK: Duration = Duration::from_millis(250);
+/// How often a source that takes no requests for now is asked again.
+const WAITS_MAX: u32 = 3;
+/// The wait where such a source does not say how long; doubled each time.
+const WAIT: Duration = Duration::from_secs(1);
+/// How long the relay's own requests may wait for such a source.
+const OWN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the list may take that is read again for the headers of a call.
+const RELIST: Duration = Duration::from_secs(30);
+/// How often a broken stream is taken up again, and the first wait where the source does not say.
+const RESUMES_MAX: u32 = 5;
+const RESUME: Duration = Duration::from_millis(500);
+
+/// What came of one try.
+enum Outcome {
+    Answered,
+    /// It was not processed, for a reason that can be mended.
+    Complains(Complaint),
+    /// It was not processed now.
+    Later(Option<Duration>, CallError),
+}
+
+impl Connection {
+    /// Sends one request and sees to its answer.
+    pub async fn fly(self: &Arc<Self>, message: &Message, id: u64) {
+        let flown = match &self.endpoint {
+            Some(_) => self.post_old(message).await,
+            None => self.exchange(message, id).await,
+        };
+        if let Err(error) = flown
+            && let Some(outbox) = self.link.fail(id, error)
+        {
+            outbox.room().await;
+        }
+    }
+
+    /// Sends a notification, or an answer to something the source asked.
+    pub async fn post_note(self: &Arc<Self>, message: &Message) {
+        let posted = match &self.endpoint {
+            Some(_) => self.post_old(message).await,
+            None => {
+                let posted = self.post(&self.target.url, self.headers(message), message.line.clone()).await;
+                posted.map(|response| tracing::trace!(status = response.status().as_u16(), "note posted"))
+            }
+        };
+        if let Err(error) = posted {
+            tracing::debug!(why = %error.message, "note not delivered");
+        }
+    }
+
+    fn is_modern(&self, message: &Message) -> bool {
+        self.link.era() == Era::Modern || &*message.method_name() == "server/discover"
+    }
+
+    fn headers(&self, message: &Message) -> HeaderMap {
+        let mut headers = if self.is_modern(message) { self.params.of(message) } else { self.legacy_headers(message) };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers
+    }
+
+    /// One POST; tried a second time if no connection came about. If none comes about then either, that is the end of it.
+    async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+        let trouble = match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
+            Err(trouble) if trouble.unreached => {
+                tokio::time::sleep(QUICK).await;
+                match self.target.send(Method::POST, url, headers, body).await {
+                    Err(trouble) => trouble,
+                    Ok(response) => return Ok(response),
+                }
+            }
+            Err(trouble) => trouble,
+            Ok(response) => return Ok(response),
+        };
+        if trouble.unreached {
+            self.end(trouble.error.clone());
+        }
+        Err(trouble.error)
+    }
+
+    async fn exchange(self: &Arc<Self>, message: &Message, id: u64) -> Result<(), CallError> {
+        let what = match &*message.method_name() {
+            "initialize" => What::Initialize,
+            "tools/list" => What::List,
+            _ => What::Other,
+        };
+        if what == What::Initialize {
+            self.session.begin(message);
+        }
+        let mut repeated = false;
+        let mut waits = 0;
+        loop {
+            let session = self.session.current();
+            let acts_on = match (repeated, self.is_modern(message)) {
+                (false, true) => Some(Complaint::Headers),
+                (false, false) if session.has_begun() => Some(Complaint::Session),
+                _ => None,
+            };
+            let asked = Asked { id, what, acts_on };
+            let response = self.post(&self.target.url, self.headers(message), message.line.clone()).await?;
+            match self.answer(response, asked, &session).await? {
+                Outcome::Answered => return Ok(()),
+                Outcome::Complains(Complaint::Session) => {
+                    repeated = true;
+                    self.renew(session.epoch).await?;
+                }
+                Outcome::Complains(Complaint::Headers) => {
+                    repeated = true;
+                    // What the tools want in headers may have changed: this reads it anew.
+                    self.link.list_changed.notify_one();
+                    let _ = relist::list(&self.link, ServerNote::default(), RELIST).await;
+                }
+                Outcome::Later(after, error) => {
+                    let wait = after.unwrap_or(WAIT * (1 << waits));
+                    waits += 1;
+                    let patience = self.link.patience(id).unwrap_or(OWN_PATIENCE);
+                    if waits > WAITS_MAX || wait >= patience {
+                        return Err(error);
+                    }
+                    tracing::debug!(secs = wait.as_secs_f32(), "source takes no requests for now");
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        response: Response,
+        asked: Asked,
+        session: &Session,
+    ) -> Result<Outcome, CallError> {
+        let status = response.status();
+        if !status.is_success() {
+            return self.refused(response, asked, session).await;
+        }
+        if asked.what == What::Initialize {
+            self.session.note_id(response.headers().get(SESSION_ID));
+        }
+        let headers = response.headers().clone();
+        match refusal::content_type(&headers).as_str() {
+            "text/event-stream" => {
+                let end = self.read_stream(response, Some(asked)).await?;
+                self.stream_ended(end, asked, session).await
+            }
+            _ if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
+                let why = format!("it answers HTTP {} without a message", status.as_u16());
+                Err(refusal::broke_off(&self.link.source, &why))
+            }
+            kind => {
+                let body = self.read_body(response).await?;
+                let text = body.clone();
+                let delivered = self.deliver(body, Some(asked)).await;
+                match (delivered.complaint, delivered.answered, delivered.stray) {
+                    (Some(complaint), ..) => Ok(Outcome::Complains(complaint)),
+                    (None, true, _) => Ok(Outcome::Answered),
+                    (None, false, stray) if kind == "application/json" => {
+                        let why = stray.unwrap_or_else(|| "it is no answer to what was asked".to_owned());
+                        Err(super::failures::unreadable(&self.link.source, &why))
+                    }
+                    (None, false, _) => {
+                        let text = String::from_utf8_lossy(&text[..text.len().min(16 * super::target::SAMPLE)]);
+                        Err(refusal::no_answer(&self.target, &headers, &text))
+                    }
+                }
+            }
+        }
+    }
+
+    async fn refused(
+        self: &Arc<Self>,
+        response: Response,
+        asked: Asked,
+        session: &Session,
+    ) -> Result<Outcome, CallError> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = self.read_body(response).await.unwrap_or_default();
+        let refusal = Refusal { status, headers, body: body.to_vec() };
+        let error = refusal.error(&self.target);
+        if matches!(status.as_u16(), 401 | 403) {
+            if status == StatusCode::UNAUTHORIZED {
+                self.end(error.clone());
+            }
+            return Err(error);
+        }
+        if asked.acts_on == Some(Complaint::Session) && refusal.is_of_session(session.id.is_some()) {
+            return Ok(Outcome::Complains(Complaint::Session));
+        }
+        if let Some(reply) = refusal.reply(asked.id) {
+            let delivered = self.deliver(reply.line.as_ref().into(), Some(asked)).await;
+            return Ok(delivered.complaint.map_or(Outcome::Answered, Outcome::Complains));
+        }
+        if let Some(after) = refusal.later() {
+            return Ok(Outcome::Later(after, error));
+        }
+        if asked.what == What::Initialize && matches!(status.as_u16(), 400 | 404 | 405) {
+            self.note_wants_old();
+        }
+        Err(error)
+    }
+
+    /// A stream that ended before its answer is taken up again, if the source numbers its events.
+    async fn stream_ended(
+        self: &Arc<Self>,
+        mut end: StreamEnd,
+        asked: Asked,
+        session: &Session,
+    ) -> Result<Outcome, CallError> {
+        let mut resumes = 0;
+        let mut broke = end.broke.take();
+        loop {
+            match (end.complaint, end.answered) {
+                (Some(complaint), _) => return Ok(Outcome::Complains(complaint)),
+                (None, true) => return Ok(Outcome::Answered),
+                _ => {}
+            }
+            let why = broke.clone().unwrap_or_else(|| "its stream ended without one".to_owned());
+            let given_up = || refusal::broke_off(&self.link.source, &why);
+            let last_id = end.last_id.clone().filter(|_| self.link.era() == Era::Legacy).ok_or_else(given_up)?;
+            resumes = if end.spoke { 1 } else { resumes + 1 };
+            if resumes > RESUMES_MAX {
+                return Err(given_up());
+            }
+            tokio::time::sleep(end.retry.unwrap_or(RESUME * resumes)).await;
+            let response = self.open_stream(session.headers(), Some(&last_id)).await;
+            let retry = end.retry;
+            end = match response {
+                Ok(response) if response.status().is_success() => self.read_stream(response, Some(asked)).await?,
+                Ok(response) if response.status().is_client_error() => return Err(given_up()),
+                Ok(_) | Err(_) => StreamEnd::default(),
+            };
+            broke = end.broke.take().or(broke);
+            end.last_id = end.last_id.or(Some(last_id));
+            end.retry = end.retry.or(retry);
+        }
+    }
+
+    /// Has the session renewed, unless somebody else has done so since `epoch`.
+    async fn renew(self: &Arc<Self>, epoch: u64) -> Result<(), CallError> {
+        if let Some(greeting) = self.session.claim(epoch) {
+            let connection = self.clone();
+            // A task of its own: the call that found the session gone may be cancelled, others wait too.
+            let renewal = async move {
+                tracing::info!("source has forgotten the session, a new one is begun");
+                let outcome = connection.initialize_again(greeting).await;
+                connection.session.renewed(outcome);
+                connection.link.list_changed.notify_one();
+            };
+            self.spawn(renewal.in_current_span());
+        }
+        self.session.past(epoch).await
+    }
+
+    async fn initialize_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.post(&self.target.url, headers, greeting).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if !status.is_success() {
+            let body = self.read_body(response).await.unwrap_or_default().to_vec();
+            let error = Refusal { status, headers, body }.error(&self.target);
+            if status == StatusCode::UNAUTHORIZED {
+                self.end(error.clone());
+            }
+            return Err(error);
+        }
+        let reply = self.first_reply(response).await?;
+        let session = self.session.next(headers.get(SESSION_ID), &reply);
+        let mut headers = session.headers();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let note = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        self.post(&self.target.url, headers, note).await?;
+        Ok(session)
+    }
+
+    /// The reply to an `initialize` that no link waits for.
+    async fn first_reply(&self, mut response: Response) -> Result<Message, CallError> {
+        let found = |text: Bytes| Message::parse(text).ok().filter(|it| it.kind == Kind::Reply && it.result.is_some());
+        let refused = || {
+            let text = format!("source `{}` has forgotten the session, and begins no new one", self.link.source);
+            CallError::new(ErrorKind::Unavailable, text, "try again; restart the source if that does not help")
+        };
+        if refusal::content_type(response.headers()) != "text/event-stream" {
+            return found(self.read_body(response).await?.freeze()).ok_or_else(refused);
+        }
+        let mut reader = SseReader::new(self.max_message);
+        let mut events = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            reader.feed(&chunk, &mut events).map_err(|_| refused())?;
+            if let Some(reply) = events.drain(..).find_map(|event| found(event.data.freeze())) {
+                return Ok(reply);
+            }
+        }
+        Err(refused())
+    }
+
+    /// With the transport of 2024-11-05 every answer comes on the one stream.
+    async fn post_old(self: &Arc<Self>, message: &Message) -> Result<(), CallError> {
+        let mut endpoint = self.endpoint.as_ref().expect("BUG: the old transport has an endpoint").subscribe();
+        let told = endpoint.wait_for(Option::is_some).await.expect("BUG: the sender is here").clone();
+        let url = told.expect("BUG: waited for it");
+        let response = self.post(&url, self.headers(message), message.line.clone()).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_success() {
+            return Ok(());
+        }
+        let body = self.read_body(response).await.unwrap_or_default().to_vec();
+        let error = Refusal { status, headers, body }.error(&self.target);
+        if status == StatusCode::UNAUTHORIZED {
+            self.end(error.clone());
+        }
+        Err(error)
+    }
+}

@@ -1,0 +1,271 @@
+//! Owns the reading of what an HTTP source says instead of an answer: its statuses, pages and complaints, in words, each
+//! with what to do. It decides nothing.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
+
+use super::target::{SAMPLE, Target};
+use crate::call::{CallError, ErrorKind};
+use crate::wire::{Kind, Message, Object};
+
+/// The longest body of a refusal that is read.
+const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
+
+/// What a source complains of where the relay can do something about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Complaint {
+    /// It has forgotten the session.
+    Session,
+    /// The headers do not say what the body does (-32020).
+    Headers,
+}
+
+/// A response that is no success.
+pub struct Refusal {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// The complaint in a reply, if it is one that the relay can do something about.
+pub fn complaint(reply: &Message) -> Option<Complaint> {
+    let error = Object::parse(reply.text(reply.error?))?;
+    let text = error.string("message").unwrap_or_default().to_ascii_lowercase();
+    match error.get("code")?.parse::<i64>().ok()? {
+        -32020 => Some(Complaint::Headers),
+        -32001 | -30001 if text.contains("session") => Some(Complaint::Session),
+        -32000 | -32600 | -32002 if speaks_of_session(&text) => Some(Complaint::Session),
+        _ => None,
+    }
+}
+
+fn speaks_of_session(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["mcp-session-id", "session id", "session not found", "no valid session", "not initialized", "session expired"]
+        .iter()
+        .any(|part| text.contains(part))
+}
+
+impl Refusal {
+    /// The JSON-RPC error in it, as the reply to `id`.
+    pub fn reply(&self, id: u64) -> Option<Message> {
+        let text = std::str::from_utf8(&self.body).ok()?.trim();
+        let object = Object::parse(text)?;
+        let error =
+            object.get("error").filter(|error| Object::parse(error).is_some_and(|it| it.get("code").is_some()))?;
+        let error = error.replace(['\n', '\r'], " ");
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
+        Message::parse(text.into()).ok().filter(|message| message.kind == Kind::Reply)
+    }
+
+    /// Whether it is the session that is refused, by a source that had given one or should have.
+    pub fn is_of_session(&self, has_id: bool) -> bool {
+        match self.status.as_u16() {
+            404 | 410 => has_id,
+            400 => speaks_of_session(&String::from_utf8_lossy(&self.body)),
+            _ => false,
+        }
+    }
+
+    /// How long the source wants to be left alone, if it may be asked again at all.
+    pub fn later(&self) -> Option<Option<Duration>> {
+        if !matches!(self.status.as_u16(), 429 | 503) {
+            return None;
+        }
+        let after = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        Some(after.and_then(|after| match after.trim().parse::<u64>() {
+            Ok(secs) => Some(Duration::from_secs(secs)),
+            Err(_) => {
+                let at = http_date(after.trim())?;
+                Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+            }
+        }))
+    }
+
+    /// In words: the status, and what stood beside it.
+    pub fn error(&self, target: &Target) -> CallError {
+        let source = &target.source;
+        let at = target.shown(&target.url);
+        let status = self.status.as_u16();
+        let said = self.said(target);
+        let (kind, why, hint) = match status {
+            401 | 403 => return self.unauthorized(target, &at, &said),
+            404 | 405 | 410 => (
+                ErrorKind::Unavailable,
+                format!("answers HTTP {status} at {at}{said}"),
+                "correct `url`: it must be the address of the MCP endpoint itself, often with `/mcp` at its end"
+                    .to_owned(),
+            ),
+            429 | 503 => {
+                let wait = self.later().flatten().map(|wait| format!(" in {} s", wait.as_secs())).unwrap_or_default();
+                (
+                    ErrorKind::Busy,
+                    format!("takes no more requests for now (HTTP {status}){said}"),
+                    format!("nothing was done; try again{}", if wait.is_empty() { " later".to_owned() } else { wait }),
+                )
+            }
+            400 | 406 | 413 | 415 | 422 => (
+                ErrorKind::Unavailable,
+                format!("refuses the request with HTTP {status}{said}"),
+                "see what the source needs in its own documentation".to_owned(),
+            ),
+            _ => (ErrorKind::Unavailable, format!("answers HTTP {status}{said}"), UNKNOWN_EFFECT.to_owned()),
+        };
+        CallError::new(kind, format!("source `{source}` {why}"), hint).at(source, None)
+    }
+
+    fn unauthorized(&self, target: &Target, at: &str, said: &str) -> CallError {
+        let source = &target.source;
+        let status = self.status.as_u16();
+        let challenge = self.headers.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let about_host = status == 403 && said.to_ascii_lowercase().contains("host");
+        if about_host || status == 403 && said.contains("only allowed at") {
+            let hint = "it may take one name only: write that in `url`, or set `headers = { Host = \"...\" }`";
+            let text = format!("source `{source}` refuses access with HTTP 403 at {at}{said}");
+            return CallError::new(ErrorKind::Unavailable, text, hint).at(source, None);
+        }
+        let text = match status {
+            401 if target.has_credentials => {
+                format!("source `{source}` does not accept its credentials (HTTP 401){said}")
+            }
+            401 => format!("source `{source}` wants credentials (HTTP 401){said}"),
+            _ => format!("source `{source}` does not permit this (HTTP 403){said}"),
+        };
+        let hint = if target.has_token {
+            "set a valid `token` with the rights it needs; it is read anew with the next connection"
+        } else if challenge.contains("resource_metadata") {
+            "it wants OAuth, which is not in this version yet; get a token elsewhere and write `auth = \"bearer\"` and `token`"
+        } else if target.has_credentials {
+            "set valid credentials in `headers`; they are read anew with the next connection"
+        } else {
+            "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`, or the header it wants in `headers`"
+        };
+        CallError::new(ErrorKind::NeedsAuth, text, hint).at(source, None)
+    }
+
+    /// `: its own words`, or nothing.
+    fn said(&self, target: &Target) -> String {
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(16 * SAMPLE)]).into_owned();
+        if is_page(&self.headers, &text) {
+            return ", with a web page instead of an MCP message".to_owned();
+        }
+        let own = Object::parse(text.trim()).and_then(|object| {
+            let inner = object.get("error").and_then(Object::parse);
+            let message = inner.as_ref().and_then(|error| error.string("message"));
+            let told = message.or_else(|| object.string("message")).or_else(|| object.string("error_description"));
+            told.or_else(|| object.string("error")).map(std::borrow::Cow::into_owned)
+        });
+        let told = target.mask.masked(&own.unwrap_or(text), SAMPLE);
+        if told.is_empty() { String::new() } else { format!(": {told}") }
+    }
+}
+
+/// Whether this is a page for people.
+fn is_page(headers: &HeaderMap, text: &str) -> bool {
+    let kind = content_type(headers);
+    let start = text.trim_start().get(..15).unwrap_or_default().to_ascii_lowercase();
+    kind.contains("html") || start.starts_with("<!doctype html") || start.starts_with("<html")
+}
+
+/// The media type, in small letters and without parameters; empty where there is none.
+pub fn content_type(headers: &HeaderMap) -> String {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// A successful answer that is none of MCP.
+pub fn no_answer(target: &Target, headers: &HeaderMap, text: &str) -> CallError {
+    let at = target.shown(&target.url);
+    let (why, hint) = if is_page(headers, text) {
+        let page = if text.to_ascii_lowercase().contains("password") { "a login page" } else { "a web page" };
+        (
+            format!("answers at {at} with {page} instead of an MCP message"),
+            "correct `url`: it must be the MCP endpoint itself; a login page means that it wants credentials",
+        )
+    } else {
+        let kind = content_type(headers);
+        let kind = if kind.is_empty() { "an answer of no type".to_owned() } else { format!("`{kind}`") };
+        let sample = target.mask.masked(text, SAMPLE);
+        (format!("answers at {at} with {kind}, which is no MCP message: {sample}"), "correct `url`")
+    };
+    let text = format!("source `{}` {why}", target.source);
+    CallError::new(ErrorKind::Unavailable, text, hint).at(&target.source, None)
+}
+
+/// An answer that broke off, or never began.
+pub fn broke_off(source: &str, why: &str) -> CallError {
+    let text = format!("source `{source}` broke its answer off: {why}");
+    CallError::new(ErrorKind::Unavailable, text, UNKNOWN_EFFECT).at(source, None)
+}
+
+/// An IMF-fixdate (RFC 9110, section 5.6.7), as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<SystemTime> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut parts = text.split_once(", ")?.1.split(' ');
+    let day = parts.next()?.parse::<u32>().ok()?;
+    let month = parts.next()?;
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    let (year, time) = (parts.next()?.parse::<u32>().ok()?, parts.next()?);
+    humantime::parse_rfc3339(&format!("{year:04}-{month:02}-{day:02}T{time}Z")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, headers: &[(&'static str, &str)], body: &str) -> Refusal {
+        let headers = headers.iter().map(|&(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        Refusal { status: StatusCode::from_u16(status).unwrap(), headers: headers.collect(), body: body.into() }
+    }
+
+    #[test]
+    fn a_source_says_how_long_to_wait() {
+        for (status, after, want) in [
+            (429, Some("2"), Some(Some(2))),
+            (503, None, Some(None)),
+            (503, Some("soon"), Some(None)),
+            (503, Some("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Some(0))),
+            (500, Some("2"), None),
+        ] {
+            let headers: Vec<_> = after.map(|after| ("retry-after", after)).into_iter().collect();
+            let later = refusal(status, &headers, "").later();
+            assert_eq!(later.map(|wait| wait.map(|wait| wait.as_secs())), want, "{status} {after:?}");
+        }
+        let ahead = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+        assert_eq!(http_date("Fri, 01 Jan 2100 00:00:00 GMT"), Some(ahead));
+    }
+
+    #[test]
+    fn errors_in_refusals_are_replies() {
+        let reply =
+            |body: &str| refusal(400, &[], body).reply(7).map(|reply| String::from_utf8(reply.line.to_vec()).unwrap());
+        let want = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000, "message":"x"}}"#;
+        for id in ["\"id\":null,", "\"id\":\"server-error\",", "", "\"id\":7,"] {
+            let body = format!("{{{id}\"jsonrpc\":\"2.0\",\"error\":{{\"code\":-32000,\n\"message\":\"x\"}}}}\n");
+            assert_eq!(reply(&body).as_deref(), Some(want));
+        }
+        for body in ["", "x", "{}", r#"{"error":"x"}"#, r#"{"error":{"message":"x"}}"#, "[1]"] {
+            assert_eq!(reply(body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn complaints_about_the_session_are_known() {
+        let check = |code: i64, text: &str, want: Option<Complaint>| {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"{text}"}}}}"#);
+            assert_eq!(complaint(&Message::parse(line.into()).unwrap()), want, "{text}");
+        };
+        check(-32001, "Session not found", Some(Complaint::Session));
+        check(-32000, "Bad Request: Server not initialized", Some(Complaint::Session));
+        check(-32000, "Bad Request: Mcp-Session-Id header is required", Some(Complaint::Session));
+        check(-32001, "Request timed out", None);
+        check(-32000, "the browser session is busy", None);
+        check(-32020, "Mcp-Name differs", Some(Complaint::Headers));
+        check(-32603, "session not found", None);
+        let of_session = |status, body: &str, has_id| refusal(status, &[], body).is_of_session(has_id);
+        assert!(of_session(404, "", true) && !of_session(404, "", false) && !of_session(500, "session id", true));
+        assert!(of_session(400, "Bad Request: No valid session ID provided", true) && !of_session(400, "bad", true));
+    }
+}

@@ -1,0 +1,116 @@
+//! Owns the session of a connection to a legacy HTTP source: its id, its revision, and its renewal when the source has
+//! forgotten it. It sends nothing itself.
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderValue};
+use tokio::sync::watch;
+
+use crate::call::CallError;
+use crate::wire::{Message, Object};
+
+pub const SESSION_ID: &str = "mcp-session-id";
+pub const VERSION: &str = "mcp-protocol-version";
+
+/// What a legacy source wants to see with every request after `initialize`.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    pub id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    /// Counts renewals.
+    pub epoch: u64,
+    renewing: bool,
+    /// Why the last renewal came to nothing.
+    failed: Option<CallError>,
+    /// The request that began it, to begin it again.
+    greeting: Option<Bytes>,
+}
+
+impl Session {
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(id) = &self.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        if let Some(version) = &self.version {
+            headers.insert(VERSION, version.clone());
+        }
+        headers
+    }
+
+    /// Whether `initialize` has been answered.
+    pub fn has_begun(&self) -> bool {
+        self.version.is_some()
+    }
+}
+
+/// The session of one connection.
+#[derive(Default)]
+pub struct Sessions(watch::Sender<Session>);
+
+impl Sessions {
+    pub fn current(&self) -> Session {
+        self.0.borrow().clone()
+    }
+
+    /// Notes the request that begins the session.
+    pub fn begin(&self, greeting: &Message) {
+        self.0.send_modify(|session| session.greeting = Some(greeting.line.clone()));
+    }
+
+    /// Notes what the source answered to it.
+    pub fn note_id(&self, id: Option<&HeaderValue>) {
+        self.0.send_modify(|session| session.id = id.cloned());
+    }
+
+    pub fn note_version(&self, reply: &Message) {
+        if let Some(version) = version(reply) {
+            self.0.send_modify(|session| session.version = Some(version));
+        }
+    }
+
+    /// Asks to renew the session last seen as `epoch`. Gives the greeting to whoever is to do it.
+    pub fn claim(&self, epoch: u64) -> Option<Bytes> {
+        let mut greeting = None;
+        self.0.send_if_modified(|session| {
+            if session.epoch == epoch && !session.renewing {
+                session.renewing = session.greeting.is_some();
+                greeting.clone_from(&session.greeting);
+            }
+            false
+        });
+        greeting
+    }
+
+    /// The session that a new greeting has begun, not yet in force.
+    pub fn next(&self, id: Option<&HeaderValue>, reply: &Message) -> Session {
+        let now = self.current();
+        Session { id: id.cloned(), version: version(reply).or(now.version), ..Session::default() }
+    }
+
+    /// The outcome of a renewal: the new session, or why there is none.
+    pub fn renewed(&self, outcome: Result<Session, CallError>) {
+        self.0.send_modify(|session| {
+            session.renewing = false;
+            session.epoch += 1;
+            match outcome {
+                Ok(next) => {
+                    (session.id, session.version) = (next.id, next.version);
+                    session.failed = None;
+                }
+                Err(error) => session.failed = Some(error),
+            }
+        });
+    }
+
+    /// Waits until the session last seen as `epoch` has been renewed.
+    pub async fn past(&self, epoch: u64) -> Result<(), CallError> {
+        let mut changes = self.0.subscribe();
+        let session = changes.wait_for(|session| session.epoch != epoch).await;
+        session.expect("BUG: the sender is here").failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+fn version(reply: &Message) -> Option<HeaderValue> {
+    let result = Object::parse(reply.text(reply.result?))?;
+    HeaderValue::from_str(&result.string("protocolVersion")?).ok()
+}

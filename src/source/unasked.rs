@@ -1,0 +1,203 @@
+//! Owns the streams on which an HTTP source may speak unasked: the one of a legacy session, the subscription of the modern
+//! era, and the only one of the transport of 2024-11-05. It opens them again when they are lost; messages go to the link.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Response, Url};
+
+use super::http::Connection;
+use super::refusal::{self, Refusal};
+use super::target::Trouble;
+use crate::call::{CallError, ErrorKind};
+use crate::wire::Message;
+use crate::wire::sse::SseReader;
+
+/// The first and the longest wait before a stream is opened again.
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(120);
+/// A stream that lived this long was a good one: the next wait is the first again.
+const GOOD: Duration = Duration::from_secs(30);
+
+const STREAM: &str = "text/event-stream";
+
+/// Growing waits.
+struct Backoff(u32);
+
+impl Backoff {
+    async fn wait(&mut self, began: Instant, wish: Option<Duration>) {
+        if began.elapsed() >= GOOD {
+            self.0 = 0;
+        }
+        let own = AGAIN_FIRST.saturating_mul(1 << self.0.min(10)).min(AGAIN_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+        self.0 += 1;
+        // A wish counts as long as it is kept to: a stream that ends at once must not be opened in a storm.
+        let wait = match wish {
+            Some(wish) if self.0 <= 3 => wish,
+            Some(wish) => wish.max(own),
+            None => own,
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+impl Connection {
+    /// A GET for a stream of events.
+    pub async fn open_stream(&self, mut headers: HeaderMap, last_id: Option<&str>) -> Result<Response, Trouble> {
+        headers.insert(ACCEPT, HeaderValue::from_static(STREAM));
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
+            headers.insert("last-event-id", id);
+        }
+        self.target.send(Method::GET, &self.target.url, headers, Bytes::new()).await
+    }
+}
+
+/// The stream of a legacy session. Most sources have none, which is fine.
+pub async fn own_stream(connection: Arc<Connection>) {
+    let mut backoff = Backoff(0);
+    let mut last_id: Option<String> = None;
+    loop {
+        let began = Instant::now();
+        let session = connection.session.current();
+        let mut wish = None;
+        match connection.open_stream(session.headers(), last_id.as_deref()).await {
+            Ok(response) if response.status().is_success() => {
+                if refusal::content_type(response.headers()) != STREAM {
+                    return tracing::debug!("source has no stream of its own");
+                }
+                let ended = tokio::select! {
+                    ended = connection.read_stream(response, None) => ended,
+                    _ = connection.session.past(session.epoch) => { last_id = None; continue }
+                };
+                match ended {
+                    Ok(end) => {
+                        wish = end.retry;
+                        last_id = end.last_id.or(last_id);
+                    }
+                    Err(error) => return tracing::warn!(why = %error.message, "stream of its own given up"),
+                }
+            }
+            Ok(response) if response.status().as_u16() == 404 && session.id.is_some() => {
+                // The session is gone; the next call begins a new one.
+                let _ = connection.session.past(session.epoch).await;
+                last_id = None;
+                continue;
+            }
+            Ok(response) if response.status().is_server_error() && response.status().as_u16() != 501 => {}
+            Ok(response) if response.status().as_u16() == 429 => {}
+            Ok(response) => {
+                return tracing::debug!(status = response.status().as_u16(), "source has no stream of its own");
+            }
+            Err(trouble) => tracing::debug!(why = %trouble.error.message, "stream of its own not opened"),
+        }
+        backoff.wait(began, wish).await;
+    }
+}
+
+/// The subscription of a modern source, for as long as it takes any. What changed while there was none is read again.
+pub async fn subscribe(connection: Arc<Connection>, message: Message) {
+    let mut headers = connection.params.of(&message);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let began = Instant::now();
+    let url = connection.target.url.clone();
+    match connection.target.send(Method::POST, &url, headers, message.line.clone()).await {
+        Ok(response) if response.status().is_success() => {
+            if refusal::content_type(response.headers()) != STREAM {
+                return tracing::debug!("source takes no subscription");
+            }
+            if let Err(error) = connection.read_stream(response, None).await {
+                return tracing::warn!(why = %error.message, "subscription given up");
+            }
+        }
+        Ok(response) if response.status().is_server_error() || response.status().as_u16() == 429 => {}
+        Ok(response) => {
+            return tracing::debug!(status = response.status().as_u16(), "source takes no subscription");
+        }
+        Err(trouble) => tracing::debug!(why = %trouble.error.message, "subscription not opened"),
+    }
+    let mut backoff = Backoff(connection.count_subscription(began.elapsed() >= GOOD));
+    backoff.wait(began, None).await;
+    connection.link.list_changed.notify_one();
+    connection.link.listen();
+}
+
+/// The one stream of the transport of 2024-11-05. The connection lasts as long as it does.
+pub async fn old_stream(connection: Arc<Connection>) {
+    let error = match connection.open_stream(HeaderMap::new(), None).await {
+        Ok(response) if response.status().is_success() && refusal::content_type(response.headers()) == STREAM => {
+            match read_old(&connection, response).await {
+                Ok(why) => {
+                    let text = format!("source `{}` closed its stream{why}", connection.link.source);
+                    CallError::new(ErrorKind::Exited, text, "it is connected to again when it is needed")
+                }
+                Err(error) => error,
+            }
+        }
+        Ok(response) => {
+            let (status, headers) = (response.status(), response.headers().clone());
+            // A stream of another kind may never end.
+            let body = if headers.contains_key("content-length") {
+                connection.read_body(response).await
+            } else {
+                Ok(<_>::default())
+            };
+            let body = body.unwrap_or_default().to_vec();
+            if status.is_success() {
+                refusal::no_answer(&connection.target, &headers, &String::from_utf8_lossy(&body))
+            } else {
+                Refusal { status, headers, body }.error(&connection.target)
+            }
+        }
+        Err(trouble) => trouble.error,
+    };
+    let source = connection.link.source.clone();
+    connection.end(error.at(&source, None));
+}
+
+/// Reads the stream to its end. Gives why it ended, in words.
+async fn read_old(connection: &Arc<Connection>, mut response: Response) -> Result<String, CallError> {
+    let mut reader = SseReader::new(connection.max_message);
+    let mut events = Vec::new();
+    loop {
+        let chunk = response.chunk().await;
+        let fed = match &chunk {
+            Ok(Some(chunk)) => reader.feed(chunk, &mut events),
+            _ => reader.finish(&mut events),
+        };
+        for event in events.drain(..) {
+            match event.name.as_str() {
+                "endpoint" => {
+                    let url = endpoint(connection, &String::from_utf8_lossy(&event.data))?;
+                    if let Some(told) = &connection.endpoint {
+                        told.send_replace(Some(url));
+                    }
+                }
+                "" | "message" => drop(connection.deliver(event.data, None).await),
+                _ => {}
+            }
+        }
+        match (fed, chunk) {
+            (Err(too_long), _) => return Ok(format!(", or had to be left: {too_long}")),
+            (Ok(()), Ok(Some(_))) => {}
+            (Ok(()), Ok(None)) => return Ok(String::new()),
+            (Ok(()), Err(error)) => return Ok(format!(": {}", connection.target.told(&error))),
+        }
+    }
+}
+
+/// Where the source wants its messages: within its own origin only.
+fn endpoint(connection: &Connection, told: &str) -> Result<Url, CallError> {
+    let target = &connection.target;
+    let refused = |why: String| {
+        let text = format!("source `{}` {why}", target.source);
+        CallError::new(ErrorKind::Unavailable, text, "report this to the authors of the source")
+    };
+    let url = target.url.join(told.trim()).map_err(|error| refused(format!("names no usable endpoint: {error}")))?;
+    if url.origin() != target.url.origin() {
+        let (own, other) = (target.shown(&target.url), target.shown(&url));
+        return Err(refused(format!("at {own} wants its messages at another origin, {other}, which is refused")));
+    }
+    Ok(url)
+}
