@@ -113,7 +113,16 @@ impl Web {
         usual: fn(&Seen, &mut Out),
         handler: impl Fn(&Seen, &mut Out) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at(0, usual, handler)
+    }
+
+    /// The same at a port that was free before.
+    pub fn start_at(
+        port: u16,
+        usual: fn(&Seen, &mut Out),
+        handler: impl Fn(&Seen, &mut Out) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,0 +1,524 @@
+//! Sources over HTTP that fail: sessions that are forgotten, streams that break, refusals, pages, redirects. Each failure
+//! is mended where that is safe, else told with what to do, and never repeated in a storm.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+#[path = "support/web.rs"]
+mod web;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Place, Relay, eventually};
+use web::{SESSION, Seen, Web};
+
+const CALLED: &str = "tools/call";
+
+fn is_call(seen: &Seen) -> bool {
+    seen.rpc() == CALLED
+}
+
+/// A source that answers its first calls as told, and then as usual.
+fn failing(times: usize, how: impl Fn(&Seen, &mut web::Out) + Send + Sync + 'static) -> Web {
+    let left = AtomicUsize::new(times);
+    Web::start(web::legacy, move |seen, out| {
+        let fails =
+            is_call(seen) && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if fails {
+            how(seen, out);
+        }
+        fails
+    })
+}
+
+/// A source whose session can be lost: then it refuses every request of the old one in this way.
+fn forgetful(how: fn(&Seen, &mut web::Out)) -> (Web, Arc<AtomicBool>) {
+    let lost = Arc::new(AtomicBool::new(false));
+    let is_lost = lost.clone();
+    let web = Web::start(web::legacy, move |seen, out| match seen.rpc().as_str() {
+        "initialize" if is_lost.load(Ordering::SeqCst) => {
+            assert_eq!(seen.header("mcp-session-id"), None);
+            let result =
+                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "web"}});
+            let reply = json!({"jsonrpc": "2.0", "id": seen.id(), "result": result});
+            out.json(200, &[("mcp-session-id", "session-of-the-second-life")], &reply);
+            true
+        }
+        _ if is_lost.load(Ordering::SeqCst) && seen.header("mcp-session-id") == Some(SESSION) => {
+            how(seen, out);
+            true
+        }
+        _ => false,
+    });
+    (web, lost)
+}
+
+#[track_caller]
+fn check_forgotten(how: fn(&Seen, &mut web::Out)) {
+    let (web, lost) = forgetful(how);
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    relay.call("web", "echo", json!({}));
+    eventually("its list was read", || web.posts("tools/list").len() == 1);
+    lost.store(true, Ordering::SeqCst);
+    let ids: Vec<_> = (0..10).map(|number| relay.ask_call("web", "echo", json!({"n": number}))).collect();
+    for (number, id) in ids.iter().enumerate() {
+        assert_eq!(relay.answer(id).structured(), json!({"n": number}));
+    }
+    // One new session for all of them, begun in order, and the list read again.
+    assert_eq!(web.posts("initialize").len(), 2);
+    assert_eq!(web.posts("notifications/initialized").len(), 2);
+    let last = web.posts("notifications/initialized").pop().unwrap();
+    assert_eq!(last.header("mcp-session-id"), Some("session-of-the-second-life"));
+    eventually("its list is read again", || web.posts("tools/list").len() >= 2);
+    assert_eq!(relay.status("web")["status"], "ready");
+    relay.finish();
+}
+
+#[test]
+fn a_session_forgotten_with_404_is_begun_again_by_one_of_ten_calls() {
+    check_forgotten(|_, out| out.reply(404, &[], "Session not found"));
+}
+
+#[test]
+fn a_session_forgotten_with_400_is_begun_again() {
+    check_forgotten(|_, out| out.json(400, &[], &web::error(&Value::Null, -32000, "Bad Request: No valid session ID")));
+}
+
+#[test]
+fn a_session_forgotten_with_an_error_in_an_answer_is_begun_again() {
+    check_forgotten(|seen, out| out.json(200, &[], &web::error(&seen.id(), -32001, "Session not found")));
+}
+
+#[test]
+fn a_source_that_forgets_every_session_is_not_asked_for_ever() {
+    let web = failing(usize::MAX, |_, out| out.reply(404, &[], ""));
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains("HTTP 404"), "{text}");
+    assert_eq!((web.posts(CALLED).len(), web.posts("initialize").len()), (2, 2));
+    relay.finish();
+}
+
+#[test]
+fn a_broken_stream_is_taken_up_where_it_broke() {
+    let web = Web::start(web::legacy, |seen, out| match (seen.method.as_str(), seen.header("last-event-id")) {
+        ("POST", _) if is_call(seen) => {
+            out.stream();
+            out.chunk(format!("id: at-{}\nretry: 300\ndata:\n\n", seen.id()));
+            out.close();
+            true
+        }
+        ("GET", Some(at)) => {
+            let id: Value = serde_json::from_str(at.strip_prefix("at-").unwrap()).unwrap();
+            out.stream();
+            out.event(
+                &json!({"jsonrpc": "2.0", "id": id, "result": {"content": [], "structuredContent": {"late": true}}}),
+            );
+            out.end_stream();
+            true
+        }
+        _ => false,
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({})).structured(), json!({"late": true}));
+    let resumed: Vec<_> = web.seen().into_iter().filter(|seen| seen.header("last-event-id").is_some()).collect();
+    let waited = resumed[0].at - web.posts(CALLED)[0].at;
+    assert!((Duration::from_millis(300)..Duration::from_secs(2)).contains(&waited), "{waited:?}");
+    assert_eq!((resumed.len(), resumed[0].header("mcp-session-id"), web.posts(CALLED).len()), (1, Some(SESSION), 1));
+    relay.finish();
+}
+
+#[test]
+fn a_call_whose_answer_breaks_off_is_not_repeated_and_says_so() {
+    let breaks: [fn(&Seen, &mut web::Out); 4] = [
+        |_, out| {
+            out.stream();
+            out.chunk("data: {\"jsonrpc\"");
+            out.close();
+        },
+        |_, out| out.close(),
+        |_, out| {
+            out.raw("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"");
+            out.close();
+        },
+        |_, out| {
+            out.stream();
+            out.end_stream();
+        },
+    ];
+    for (number, how) in breaks.into_iter().enumerate() {
+        let web = failing(1, how);
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert_eq!(kind, "unavailable", "{number}: {text}");
+        assert!(text.contains("whether the call took effect is not known"), "{number}: {text}");
+        assert_eq!(web.posts(CALLED).len(), 1, "{number}");
+        // The source is not lost for that.
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        relay.finish();
+    }
+}
+
+/// A source that takes one token only, sent as it is now configured.
+fn guarded(challenge: &'static str) -> Web {
+    Web::start(web::legacy, move |seen, out| {
+        let right = seen.header("authorization") == Some("Bearer the-right-token-7");
+        if !right {
+            out.reply(401, &[("www-authenticate", challenge)], "{\"error\":\"invalid_token\"}");
+        }
+        !right
+    })
+}
+
+#[test]
+fn a_refused_token_is_told_and_a_new_one_is_taken_without_a_restart() {
+    let web = guarded("Bearer error=\"invalid_token\"");
+    let place = Place::new();
+    place.write("token", "the-wrong-token-6\n");
+    let source = web.source("web", "auth = 'bearer'\ntoken = '${file:token}'");
+    let mut relay = Relay::greeted_in(&place, "", &[source]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "needs_auth", "{text}");
+    assert!(text.contains("HTTP 401") && text.contains("set a valid `token`"), "{text}");
+    let status = relay.status("web");
+    assert_eq!(status["status"], "needs_auth");
+    assert!(status["reason"].as_str().unwrap().contains("`token`"), "{status}");
+    // Whoever calls in a loop does not make the relay try in a loop.
+    for _ in 0..20 {
+        assert_eq!(relay.call("web", "echo", json!({})).failure().0, "needs_auth");
+    }
+    assert!(web.seen().len() <= 2, "{}", web.seen().len());
+    place.write("token", "the-right-token-7\n");
+    let start = Instant::now();
+    while relay.call("web", "echo", json!({})).result()["isError"] == true {
+        assert!(start.elapsed() < support::PATIENCE);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(relay.status("web")["status"], "ready");
+    let log = relay.stderr();
+    relay.finish();
+    assert!(!log.contains("the-wrong-token-6") && !log.contains("the-right-token-7"), "{log}");
+}
+
+#[test]
+fn a_source_that_wants_oauth_or_a_token_says_so() {
+    for (challenge, told) in [
+        ("Bearer resource_metadata=\"https://x/.well-known/oauth-protected-resource\"", "it wants OAuth"),
+        ("Bearer", "write `auth = \"bearer\"`"),
+    ] {
+        let web = guarded(challenge);
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert_eq!(kind, "needs_auth");
+        assert!(text.contains("wants credentials (HTTP 401)") && text.contains(told), "{text}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn a_token_that_expires_under_way_leaves_the_tools_listed() {
+    let expired = Arc::new(AtomicBool::new(false));
+    let is_expired = expired.clone();
+    let web = Web::start(web::legacy, move |_, out| {
+        let refuses = is_expired.load(Ordering::SeqCst);
+        if refuses {
+            out.reply(401, &[], "");
+        }
+        refuses
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "auth = 'bearer'\ntoken = 'literal-token-5'")]);
+    relay.call("web", "echo", json!({}));
+    relay.call_direct("find_tools", json!({"query": "echo"}));
+    expired.store(true, Ordering::SeqCst);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "needs_auth", "{text}");
+    relay.await_status("web", "needs_auth");
+    let found = relay.call_direct("find_tools", json!({"query": "echo"})).structured();
+    assert_eq!(found["total"], 1, "{found}");
+    relay.finish();
+}
+
+#[test]
+fn a_call_that_is_forbidden_costs_no_other() {
+    let web = failing(1, |_, out| {
+        out.reply(403, &[("www-authenticate", "Bearer error=\"insufficient_scope\"")], "insufficient scope: write");
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "auth = 'bearer'\ntoken = 'literal-token-5'")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "needs_auth");
+    assert!(text.contains("HTTP 403") && text.contains("insufficient scope: write"), "{text}");
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.finish();
+}
+
+#[test]
+fn a_source_that_wants_to_be_left_alone_is() {
+    let web = failing(1, |_, out| out.reply(429, &[("retry-after", "1")], "slow down"));
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    let calls = web.posts(CALLED);
+    assert!(calls[1].at - calls[0].at >= Duration::from_secs(1));
+    relay.finish();
+    let web = failing(2, |_, out| out.reply(503, &[], ""));
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(web.posts(CALLED).len(), 3);
+    relay.finish();
+    let web = failing(usize::MAX, |_, out| out.reply(429, &[("retry-after", "4000")], "quota"));
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "busy");
+    assert!(text.contains("HTTP 429") && text.contains("in 4000 s") && text.contains("nothing was done"), "{text}");
+    assert_eq!(web.posts(CALLED).len(), 1);
+    relay.finish();
+}
+
+/// What a call comes to when everything is answered like this: the kind and the text of the failure.
+#[track_caller]
+fn told(how: impl Fn(&Seen, &mut web::Out) + Send + Sync + 'static) -> (String, String) {
+    let web = Web::start(web::legacy, move |seen, out| {
+        how(seen, out);
+        true
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'streamable-http'")]);
+    let failure = relay.call("web", "echo", json!({})).failure();
+    assert!(web.seen().len() <= 4, "{}", web.seen().len());
+    relay.finish();
+    failure
+}
+
+#[test]
+fn pages_are_told_as_pages() {
+    let html = [("content-type", "text/html; charset=utf-8")];
+    let (kind, text) = told(move |_, out| out.reply(200, &html, "<!DOCTYPE html><input type=password>"));
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains("a login page instead of an MCP message"), "{text}");
+    let (_, text) = told(move |_, out| out.reply(502, &html, "<html>Bad Gateway</html>"));
+    assert!(text.contains("HTTP 502, with a web page"), "{text}");
+    let (_, text) = told(|_, out| out.reply(404, &[], "no such path"));
+    assert!(text.contains("HTTP 404") && text.contains("no such path") && text.contains("correct `url`"), "{text}");
+    let (_, text) = told(|_, out| out.reply(403, &[], "Access is only allowed at localhost:3931"));
+    assert!(text.contains("only allowed at localhost:3931") && text.contains("headers = { Host"), "{text}");
+    let (_, text) = told(|_, out| out.reply(200, &[("content-type", "application/json")], "{\"ok\":tru"));
+    assert!(text.contains("cannot be read"), "{text}");
+}
+
+#[test]
+fn redirects_are_followed_within_an_origin_only() {
+    let web = Web::start(web::legacy, |seen, out| {
+        let moved = seen.path == "/mcp";
+        if moved {
+            out.reply(307, &[("location", "/mcp/")], "");
+        }
+        moved
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "headers = { X-Key = 'literal-secret-8' }")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    let call = &web.posts(CALLED)[1];
+    assert_eq!((call.path.as_str(), call.header("x-key")), ("/mcp/", Some("literal-secret-8")));
+    relay.finish();
+    let other = Web::start(web::legacy, |_, _| false);
+    let there = other.url("/mcp?key=literal-secret-8");
+    let (_, text) = told(move |_, out| out.reply(308, &[("location", &there)], ""));
+    assert!(
+        text.contains("to another origin") && text.contains(&other.url("/mcp")) && !text.contains("literal-secret"),
+        "{text}"
+    );
+    assert!(other.seen().is_empty());
+    let (_, text) = told(|_, out| out.reply(302, &[("location", "/login")], ""));
+    assert!(text.contains("HTTP 302, which loses the request") && text.contains("/login"), "{text}");
+}
+
+#[test]
+fn a_redirect_that_leads_to_itself_ends() {
+    let web = Web::start(web::legacy, |_, out| {
+        out.reply(307, &[("location", "/mcp")], "");
+        true
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let (_, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(text.contains("redirects more than 5 times"), "{text}");
+    assert!(web.seen().len() <= 20, "{}", web.seen().len());
+    relay.finish();
+}
+
+#[test]
+fn what_cannot_be_reached_is_told_with_the_reason() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let source = |id: &str, url: &str| format!("[source.{id}]\nurl = \"{url}\"\nconnect_timeout_secs = 3\n");
+    let sources = [
+        source("refused", &format!("http://user:literal-secret-8@127.0.0.1:{port}/mcp?key=literal-secret-9")),
+        source("unknown", "http://no-such-host.invalid/mcp"),
+    ];
+    let mut relay = Relay::greeted("", &sources);
+    let (kind, text) = relay.call("refused", "echo", json!({})).failure();
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains(&format!("127.0.0.1:{port}/mcp: the connection was refused")), "{text}");
+    assert_eq!(relay.status("refused")["status"], "unreachable");
+    let (_, text) = relay.call("unknown", "echo", json!({})).failure();
+    assert!(text.contains("cannot be reached"), "{text}");
+    let log = relay.stderr();
+    assert!(!log.contains("literal-secret"), "{log}");
+    relay.finish();
+}
+
+#[test]
+fn a_source_that_comes_back_is_found_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let source = format!("[source.web]\nurl = \"http://127.0.0.1:{port}/mcp\"\n");
+    let mut relay = Relay::greeted("", &[source]);
+    assert_eq!(relay.call("web", "echo", json!({})).failure().0, "unavailable");
+    let web = Web::start_at(port, web::legacy, |_, _| false);
+    let start = Instant::now();
+    while relay.call("web", "echo", json!({})).result()["isError"] == true {
+        assert!(start.elapsed() < support::PATIENCE);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(web.posts("initialize").len(), 1);
+    relay.finish();
+}
+
+#[test]
+fn the_stream_of_its_own_is_optional_however_that_is_said() {
+    for (status, body) in [(405, ""), (404, ""), (400, "no"), (501, ""), (200, "<html></html>")] {
+        let web = Web::start(web::legacy, move |seen, out| {
+            let is_get = seen.method == "GET";
+            if is_get {
+                let kind = if status == 200 { "text/html" } else { "text/plain" };
+                out.reply(status, &[("content-type", kind)], body);
+            }
+            is_get
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{status}");
+        relay.listen(Duration::from_millis(1500));
+        assert_eq!(web.with_method("GET").len(), 1, "{status}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn a_stream_that_never_stays_open_is_not_opened_in_a_storm() {
+    let web = Web::start(web::legacy, |seen, out| {
+        let is_get = seen.method == "GET";
+        if is_get {
+            out.stream();
+            out.end_stream();
+        }
+        is_get
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+    relay.await_status("web", "ready");
+    relay.listen(Duration::from_secs(4));
+    assert!((2..=4).contains(&web.with_method("GET").len()), "{}", web.with_method("GET").len());
+    relay.finish();
+}
+
+#[test]
+fn an_answer_that_is_too_long_ends_its_call_only() {
+    let shapes: [fn(&mut web::Out, &str); 2] = [
+        |out, text| out.reply(200, &[("content-type", "application/json")], text),
+        |out, text| {
+            out.stream();
+            out.chunk(format!("data: {text}\n\n"));
+            out.end_stream();
+        },
+    ];
+    for shape in shapes {
+        let web = failing(1, move |seen, out| {
+            let content = json!([{"type": "text", "text": "x".repeat(2 << 20)}]);
+            shape(out, &json!({"jsonrpc": "2.0", "id": seen.id(), "result": {"content": content}}).to_string());
+        });
+        let mut relay = Relay::greeted("max_message_mib = 1", &[web.source("web", "")]);
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert_eq!(kind, "unavailable");
+        assert!(text.contains("max_message_mib"), "{text}");
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        relay.finish();
+    }
+}
+
+#[test]
+fn a_call_that_gets_no_answer_ends_in_time_and_the_next_one_works() {
+    let web = failing(1, |_, out| assert!(out.is_closed_within(support::PATIENCE)));
+    let mut relay = Relay::greeted("", &[web.source("web", "call_timeout_secs = 1")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "timed_out", "{text}");
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    eventually("the source is told", || web.posts("notifications/cancelled").len() == 1);
+    relay.finish();
+}
+
+#[test]
+fn a_probe_that_is_answered_in_any_other_way_leads_to_initialize() {
+    let answers: [fn(&Seen, &mut web::Out); 7] = [
+        |_, out| out.reply(400, &[], ""),
+        |_, out| out.reply(404, &[], "not found"),
+        |_, out| out.reply(405, &[], ""),
+        |_, out| out.reply(406, &[], ""),
+        |_, out| out.reply(500, &[("content-type", "text/html")], "<html></html>"),
+        |_, out| out.close(),
+        |seen, out| out.json(200, &[], &json!({"jsonrpc": "2.0", "id": seen.id(), "result": {}})),
+    ];
+    for (number, how) in answers.into_iter().enumerate() {
+        let web = Web::start(web::legacy, move |seen, out| {
+            let probes = seen.rpc() == "server/discover";
+            if probes {
+                how(seen, out);
+            }
+            probes
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{number}");
+        assert_eq!((web.posts("server/discover").len(), web.posts("initialize").len()), (1, 1), "{number}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn no_secret_is_told_at_any_level_of_the_log() {
+    let secrets = ["header-secret-1", "token-secret-2", "login-secret-3", "query-secret-4", "path-secret-5"];
+    let web = Web::start(web::legacy, move |seen, out| {
+        // It tells everything it knows, as some do.
+        let fails = is_call(seen);
+        if fails {
+            out.reply(500, &[], &format!("{} {seen:?}", secrets.join(" ")));
+        }
+        fails
+    });
+    let place = Place::new();
+    place.write("path", "path-secret-5");
+    let url = format!("http://login-secret-3:x@127.0.0.1:{}/${{file:path}}?k=query-secret-4", web.port);
+    let auth = "auth = 'bearer'\ntoken = 'token-secret-2'\nheaders = { X-Api-Key = 'header-secret-1' }";
+    let source = format!("[source.web]\nurl = \"{url}\"\n{auth}\n");
+    let mut relay = Relay::spawn(&place, place.command_logged("", &[source], "trace"));
+    relay.greet();
+    let (_, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(text.contains("HTTP 500"), "{text}");
+    let call = &web.posts(CALLED)[0];
+    assert_eq!(
+        (call.header("authorization"), call.header("x-api-key")),
+        (Some("Bearer token-secret-2"), Some("header-secret-1"))
+    );
+    assert_eq!(call.path, "/path-secret-5?k=query-secret-4");
+    let status = relay.status("web").to_string();
+    let log = relay.stderr();
+    relay.finish();
+    for secret in secrets {
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        for form in [secret, &hex] {
+            assert!(!text.contains(form) && !status.contains(form), "{form}: {text} {status}");
+            assert!(!log.contains(form), "{form}: {log}");
+        }
+    }
+}

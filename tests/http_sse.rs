@@ -1,0 +1,140 @@
+//! Sources that speak HTTP+SSE, the transport of 2024-11-05: one stream for every answer, messages posted beside it.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/relay.rs"]
+mod support;
+#[path = "support/web.rs"]
+mod web;
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use support::{Relay, eventually};
+use web::{Out, Seen, Web};
+
+/// Answers of the stream that is open.
+type Stream = Arc<Mutex<Option<Sender<Option<Value>>>>>;
+
+/// A source of the old kind whose endpoint is told as `endpoint` has it, from its own address.
+fn old(endpoint: impl Fn(&Seen) -> String + Send + Sync + 'static) -> (Web, Stream) {
+    let stream = Stream::default();
+    let open = stream.clone();
+    let web = Web::start(
+        |_, out| out.reply(404, &[], "no such path"),
+        move |seen, out| match (seen.method.as_str(), seen.path.as_str()) {
+            ("GET", "/mcp") => {
+                let (sender, answers) = channel();
+                *open.lock().unwrap() = Some(sender);
+                out.stream();
+                out.chunk(format!("event: endpoint\ndata: {}\n\n", endpoint(seen)));
+                while let Ok(Some(answer)) = answers.recv() {
+                    out.event(&answer);
+                }
+                out.close();
+                true
+            }
+            ("POST", "/message?session=1") => {
+                out.reply(202, &[], "Accepted");
+                if let Some(answer) = answer(seen) {
+                    let _ = open.lock().unwrap().as_ref().unwrap().send(Some(answer));
+                }
+                true
+            }
+            _ => false,
+        },
+    );
+    (web, stream)
+}
+
+fn answer(seen: &Seen) -> Option<Value> {
+    let result = match &*seen.rpc() {
+        "initialize" => {
+            json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old"}})
+        }
+        "tools/list" => json!({"tools": web::tools()}),
+        "tools/call" => return Some(web::echoed(seen)),
+        _ => return None,
+    };
+    Some(json!({"jsonrpc": "2.0", "id": seen.id(), "result": result}))
+}
+
+fn relative(_: &Seen) -> String {
+    "/message?session=1".to_owned()
+}
+
+fn absolute(seen: &Seen) -> String {
+    format!("http://{}/message?session=1", seen.header("host").unwrap())
+}
+
+#[test]
+fn a_source_of_the_old_kind_is_served_where_that_is_configured() {
+    for endpoint in [relative as fn(&Seen) -> String, absolute] {
+        let (web, _) = old(endpoint);
+        let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        assert!(web.posts("server/discover").is_empty());
+        let told: Vec<_> = web.with_method("POST").iter().map(Seen::rpc).collect();
+        assert_eq!(told[..2], ["initialize", "notifications/initialized"]);
+        assert!(web.seen().iter().all(|seen| seen.path != "/mcp" || seen.method == "GET"));
+        relay.finish();
+    }
+}
+
+#[test]
+fn a_source_of_the_old_kind_is_found_out() {
+    let (web, _) = old(relative);
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.finish();
+    // One that is told to speak streamable HTTP is taken at its word.
+    let (web, _) = old(relative);
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'streamable-http'")]);
+    let (_, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(text.contains("HTTP 404"), "{text}");
+    assert!(web.with_method("GET").is_empty());
+    relay.finish();
+}
+
+#[test]
+fn messages_are_sent_to_no_other_origin() {
+    let other = Web::start(web::legacy, |_, _| false);
+    let there = other.url("/message");
+    let (web, _) = old(move |_| there.clone());
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains("at another origin") && text.contains("refused"), "{text}");
+    assert!(other.seen().is_empty());
+    relay.finish();
+}
+
+#[test]
+fn a_lost_stream_ends_its_calls_and_the_next_one_connects_again() {
+    let (web, stream) = old(relative);
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    relay.call("web", "echo", json!({}));
+    stream.lock().unwrap().as_ref().unwrap().send(None).unwrap();
+    eventually("the loss is seen", || relay.status("web")["status"] != "ready");
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(web.with_method("GET").len(), 2);
+    relay.finish();
+}
+
+#[test]
+fn what_is_no_stream_is_told() {
+    type Answer = fn(&Seen, &mut Out);
+    let answers: [(Answer, &str); 3] = [
+        (|_, out| out.reply(200, &[("content-type", "text/html")], "<html></html>"), "a web page"),
+        (|_, out| out.reply(404, &[], "nothing here"), "HTTP 404"),
+        (|_, out| out.reply(401, &[], ""), "wants credentials"),
+    ];
+    for (how, told) in answers {
+        let web = Web::start(how, |_, _| false);
+        let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+        let (_, text) = relay.call("web", "echo", json!({})).failure();
+        assert!(text.contains(told), "{text}");
+        relay.finish();
+    }
+}
