@@ -13,11 +13,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{Catalog, Listing, Toolset};
-use crate::config::{Config, RelayConfig, SourceEntry, Start};
+use crate::config::{Config, SourceEntry, Start};
 use crate::name::SourceId;
 use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots};
 use crate::source::{Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
+use changes::Fixed;
 pub use entries::key_of;
 use entries::{outline, remember, with_spec};
 pub use reload::Reloaded;
@@ -135,9 +136,9 @@ pub struct World {
     awake: bool,
     /// Of the listing that each loaded toolset was built from.
     digests: BTreeMap<SourceId, String>,
-    /// The settings that the relay started with: some of them cannot change while it runs.
-    first: RelayConfig,
-    /// Those of them that were told to need a restart.
+    /// What the relay started with and cannot change while it runs.
+    first: Fixed,
+    /// What of it was told to need a restart.
     told: Vec<&'static str>,
     /// Why the configuration is not what its file says.
     stale: Option<Arc<str>>,
@@ -189,7 +190,7 @@ impl World {
         let (sender, events) = mpsc::channel(EVENTS);
         let tell = sender.downgrade();
         let world = Self {
-            first: config.relay.clone(),
+            first: Fixed::of(&config),
             config,
             sources,
             toolsets,

@@ -223,11 +223,16 @@ fn settings_of_the_relay_hold_at_once_or_are_told_to_need_a_restart() {
     };
     edit(&relay, "max_message_mib = 1\nmax_starting = 2", &sources);
     edit(&relay, "max_message_mib = 1\nmax_starting = 2\nexposure = \"lazy\"", &sources);
-    assert_eq!((warnings(&relay, "max_message_mib"), warnings(&relay, "max_starting")), (1, 1), "{}", relay.stderr());
+    assert_eq!(
+        (warnings(&relay, "relay.max_message_mib"), warnings(&relay, "relay.max_starting")),
+        (1, 1),
+        "{}",
+        relay.stderr()
+    );
     assert_eq!(relay.call("a", "echo", json!({"x": "y".repeat(2 << 20)})).result()["isError"], Value::Null);
     edit(&relay, "", &sources);
     assert_eq!(relay.names(), names);
-    assert_eq!(warnings(&relay, "max_message_mib"), 1);
+    assert_eq!(warnings(&relay, "relay.max_message_mib"), 1);
     relay.finish();
 }
 

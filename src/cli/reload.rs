@@ -135,7 +135,7 @@ fn watch(
 fn tell(file: &Path, cause: Cause, reloaded: &Reloaded) {
     for key in &reloaded.restart {
         let hint = "start the relay again to use it; what it was at the start holds until then";
-        tracing::warn!(file = %file.display(), key, hint, "this key of [relay] takes effect only at the start of the relay");
+        tracing::warn!(file = %file.display(), key, hint, "this takes effect only at the start of the relay");
     }
     if reloaded.differs {
         let ids = |ids: &[SourceId]| ids.iter().map(SourceId::as_str).collect::<Vec<_>>().join(" ");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{RelayConfig, SourceConfig, SourceEntry};
+use crate::config::{Config, Credential, HttpConfig, RelayConfig, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 
 /// What becomes of one source. A source that is in neither list of a [`Changes`] is not in it.
@@ -59,20 +59,42 @@ fn is_same_process(old: &SourceConfig, new: &SourceConfig) -> bool {
     parts(old) == parts(new) && old.reach == new.reach
 }
 
-/// The keys of `[relay]` that hold only from the start, and differ.
-pub fn needing_restart(first: &RelayConfig, now: &RelayConfig) -> Vec<&'static str> {
+/// What holds as it was at the start until the next one, and differs now.
+pub fn needing_restart(first: &Fixed, now: &Config) -> Vec<&'static str> {
     let keys = [
-        ("state_dir", first.state_dir != now.state_dir),
-        ("max_message_mib", first.max_message_bytes != now.max_message_bytes),
-        ("max_starting", first.max_starting != now.max_starting),
+        ("relay.state_dir", first.relay.state_dir != now.relay.state_dir),
+        ("relay.max_message_mib", first.relay.max_message_bytes != now.relay.max_message_bytes),
+        ("relay.max_starting", first.relay.max_starting != now.relay.max_starting),
+        ("http", listening(&first.http) != listening(&now.http)),
+        ("credential", admitted(&first.http) != admitted(&now.http)),
     ];
     keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+}
+
+/// The parts of the configuration at the start that hold until the relay ends.
+pub struct Fixed {
+    relay: RelayConfig,
+    http: HttpConfig,
+}
+
+impl Fixed {
+    pub fn of(config: &Config) -> Self {
+        Self { relay: config.relay.clone(), http: config.http.clone() }
+    }
+}
+
+fn listening(http: &HttpConfig) -> HttpConfig {
+    HttpConfig { credentials: Vec::new(), is_guarded: false, ..http.clone() }
+}
+
+fn admitted(http: &HttpConfig) -> (&[Credential], bool) {
+    (&http.credentials, http.is_guarded)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, fake::FakeLookup};
+    use crate::config::fake::FakeLookup;
 
     fn read(text: &str) -> Config {
         crate::config::check(text, std::path::Path::new("/c/sources.toml"), &FakeLookup::default()).unwrap()
@@ -126,13 +148,15 @@ mod tests {
 
     #[test]
     fn what_holds_only_from_the_start_is_named() {
-        for (line, want) in [
-            ("state_dir = '/s'", &["state_dir"][..]),
-            ("max_message_mib = 1\nmax_starting = 1", &["max_message_mib", "max_starting"]),
-            ("exposure = 'eager'\nalways_visible = ['a/*']\nmenu = ['call_tool']\nremember = true", &[]),
+        let first = Fixed::of(&read(""));
+        for (lines, want) in [
+            ("[relay]\nstate_dir = '/s'", &["relay.state_dir"][..]),
+            ("[relay]\nmax_message_mib = 1\nmax_starting = 1", &["relay.max_message_mib", "relay.max_starting"]),
+            ("[relay]\nexposure = 'eager'\nalways_visible = ['a/*']\nmenu = ['call_tool']\nremember = true", &[]),
+            ("[http]\nlisten = '127.0.0.1:1'", &["http"]),
+            ("[credential.ci]\ntoken = '0123456789abcdef0123'", &["credential"]),
         ] {
-            let changed = read(&format!("[relay]\n{line}\n"));
-            assert_eq!(needing_restart(&read("").relay, &changed.relay), want, "{line}");
+            assert_eq!(needing_restart(&first, &read(lines)), want, "{lines}");
         }
     }
 }

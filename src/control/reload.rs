@@ -27,7 +27,7 @@ pub struct Reloaded {
     pub retuned: Vec<SourceId>,
     /// The faults of the configuration are not those of the one before.
     pub new_faults: bool,
-    /// Keys of `[relay]` that differ from what holds until a restart, and were not named before.
+    /// Keys and tables that differ from what holds until a restart, and were not named before.
     pub restart: Vec<&'static str>,
     /// Anything at all is different.
     pub differs: bool,
@@ -52,7 +52,7 @@ impl World {
     pub(super) async fn reload(&mut self, config: Config) -> Reloaded {
         let config = Arc::new(config);
         let changes = Changes::between(&self.config.sources, &config.sources);
-        let lacking = needing_restart(&self.first, &config.relay);
+        let lacking = needing_restart(&self.first, &config);
         let report = Reloaded {
             added: changes.with(Fate::Added),
             removed: changes.with(Fate::Removed),
