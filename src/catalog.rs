@@ -11,6 +11,7 @@ mod indexing;
 pub mod listing;
 mod meaning;
 mod mending;
+pub mod offer;
 mod packed;
 mod postings;
 mod question;

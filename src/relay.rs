@@ -15,6 +15,7 @@ use crate::control::{Control, World, key_of};
 use crate::menu::{self, batch::Batches};
 use crate::session;
 use crate::snapshot::Principal;
+use crate::source::updates::Subscribers;
 use crate::source::watchdog::Watchdog;
 use crate::source::{Known, Source, SourceEvent, Surroundings};
 use crate::store::{Recalled, Store};
@@ -30,6 +31,8 @@ pub struct Relay {
     pub control: Control,
     batches: Batches,
     parked: session::Parked,
+    seen: session::Seen,
+    subscribers: Subscribers,
     local: Principal,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
@@ -63,7 +66,7 @@ impl Built {
     pub fn spawn(self) -> Arc<Relay> {
         let Self { config, store, recalled } = self;
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        let watchdog = Watchdog::default();
+        let (watchdog, subscribers) = (Watchdog::default(), Subscribers::default());
         let (events, from_sources) = mpsc::channel::<SourceEvent>(SOURCE_EVENTS);
         let around = Surroundings {
             events,
@@ -73,6 +76,7 @@ impl Built {
             max_message: config.relay.max_message_bytes,
             watchdog: watchdog.clone(),
             edition: 0,
+            subscribers: subscribers.clone(),
         };
         let mut sources = BTreeMap::new();
         let remembered: BTreeMap<_, _> = recalled.sources.iter().map(|(key, known)| (key, known)).collect();
@@ -90,6 +94,8 @@ impl Built {
             config,
             batches,
             parked: session::Parked::default(),
+            seen: session::Seen::default(),
+            subscribers,
             local: Principal::local(),
             control,
             tracker,
@@ -112,6 +118,8 @@ impl Relay {
             control: self.control.clone(),
             batches: self.batches.clone(),
             parked: self.parked.clone(),
+            seen: self.seen.clone(),
+            subscribers: self.subscribers.clone(),
             tracker: self.tracker.clone(),
             shutdown: self.shutdown.clone(),
         }

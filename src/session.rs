@@ -8,8 +8,11 @@ mod client_call;
 mod hello;
 mod list;
 mod logging;
+mod offers;
 mod parked;
 mod rounds;
+mod routed;
+mod subscriptions;
 mod tools;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,10 +31,12 @@ use crate::control::Control;
 use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
+use crate::source::updates::Subscribers;
 use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
 pub use answer::Exchange;
 pub use hello::instructions;
 pub use parked::Parked;
+pub use routed::Seen;
 
 /// What a session needs of the relay around it.
 #[derive(Clone)]
@@ -40,6 +45,10 @@ pub struct Surroundings {
     pub batches: Batches,
     /// Calls that wait for their clients.
     pub parked: Parked,
+    /// What sources spoke of.
+    pub seen: Seen,
+    /// Who wants to know of changed resources.
+    pub subscribers: Subscribers,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
 }
@@ -77,6 +86,9 @@ struct ClientState {
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
     known: Option<[u8; 32]>,
+    /// The digests of the prompts and of the resources that it knows, as far as it has asked for them.
+    known_prompts: Option<[u8; 32]>,
+    known_resources: Option<[u8; 32]>,
     /// How many lists it waits for; of what they will show it need not be told.
     listing: usize,
 }
@@ -102,6 +114,8 @@ enum Work {
 
 struct Listen {
     tools: bool,
+    prompts: bool,
+    resources: bool,
     exchange: Exchange,
 }
 
@@ -220,8 +234,19 @@ impl Session {
                 self.around.control.wake();
                 self.listen(&message, exchange);
             }
+            "resources/subscribe" | "resources/unsubscribe" if !exchange.modern => {
+                self.around.control.wake();
+                self.subscribe(method == "resources/subscribe", &message, exchange);
+            }
             other => {
-                let text = format!("there is no method `{other}` here; toolrelay serves tools");
+                if let Some(kind) = offers::Kind::of_method(other) {
+                    self.around.control.wake();
+                    return self.list_offers(kind, &message, exchange);
+                }
+                if self.route_other(other, &message, &exchange) {
+                    return self.around.control.wake();
+                }
+                let text = format!("there is no method `{other}` here");
                 exchange.error(protocol::METHOD_NOT_FOUND, &text, None);
             }
         }
@@ -248,6 +273,7 @@ impl Session {
         let mut state = self.lock();
         if let Some(listen) = state.listens.remove(id) {
             drop(state);
+            self.listens_no_more(&listen.exchange);
             return listen.exchange.out.give_up_answer();
         }
         let found = state.in_flight.remove(id);
@@ -283,7 +309,8 @@ impl Session {
     }
 
     /// It is told nothing more.
-    pub fn close(&self) {
+    pub fn close(self: &Arc<Self>) {
+        self.unsubscribe();
         self.news.close();
     }
 

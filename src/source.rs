@@ -40,6 +40,7 @@ use crate::redact;
 use farewell::Ending;
 pub use farewell::Farewell;
 use link::Link;
+use updates::Subscribers;
 use watchdog::Watchdog;
 
 /// How many calls and questions may wait for an actor: more than one client can have in flight.
@@ -141,6 +142,7 @@ pub struct Surroundings {
     pub starting: Arc<Semaphore>,
     pub max_message: usize,
     pub watchdog: Watchdog,
+    pub subscribers: Subscribers,
     /// With which edition of the configuration a source came: it tells a source from an earlier one of the same id.
     pub edition: u64,
 }
@@ -291,6 +293,15 @@ impl Source {
             return Err(self.closed());
         }
         done.await.unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    /// Has a running source told which resources are wanted (see [`Link::subscribe`]); one that is not running is told when
+    /// it has started.
+    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+        let live = self.door.as_ref().map(|door| door.live.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        if let Some(link) = live.flatten() {
+            link.subscribe(wanted, new, gone);
+        }
     }
 
     /// Its remembered list is lost: the next listing counts as new, whatever it says.

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::offer::Offer;
 use super::packed::Packed;
 use super::text::{bounded_text, single_line};
 use crate::name::ToolName;
@@ -25,6 +26,8 @@ pub struct ServerNote {
     pub version: Option<String>,
     /// At most [`INSTRUCTIONS_MAX`] bytes once [`cleaned`](Self::cleaned).
     pub instructions: Option<String>,
+    /// What it offers besides tools.
+    pub offer: Offer,
 }
 
 impl ServerNote {
@@ -37,6 +40,7 @@ impl ServerNote {
             title: self.title.and_then(short),
             version: self.version.and_then(short),
             instructions: self.instructions.and_then(long),
+            offer: self.offer,
         }
     }
 }
@@ -215,6 +219,9 @@ fn digest(tools: &[&str], rejected: &[Rejected], note: &ServerNote) -> String {
     }
     hash.text(&note.name).maybe(note.title.as_deref());
     hash.maybe(note.version.as_deref()).maybe(note.instructions.as_deref());
+    if note.offer != Offer::default() {
+        hash.text(&serde_json::to_string(&note.offer).expect("BUG: an offer always serializes"));
+    }
     hash.hex(DIGEST_HEX)
 }
 

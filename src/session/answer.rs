@@ -8,7 +8,7 @@ use crate::protocol::{self, Era};
 use crate::wire::{Message, Object, Outbox, Piece, Role, Span, quoted};
 
 /// `resultType` values a client can be given (SEP-2322).
-const RESULT_TYPES: &[&str] = &["complete", "input_required"];
+const RESULT_TYPES: &[&str] = &["complete", "input_required", "task"];
 
 /// One request of a client: its id, the shapes it is answered in, and the way there.
 #[derive(Clone)]
@@ -86,8 +86,9 @@ impl Exchange {
         self.result(&object);
     }
 
-    /// Passes on a source's reply: every byte as it came, but for the id and what belongs to the hop.
-    pub fn pass_on(&self, reply: &Message, from: Era) {
+    /// Passes on a source's reply: every byte as it came, but for the id and what belongs to the hop. A modern client gets
+    /// `hints`, the text of members, with a result that has none of its own.
+    pub fn pass_on(&self, reply: &Message, from: Era, hints: &str) {
         if let Some(error) = reply.error {
             if reply.text(error).starts_with('{') {
                 return self.pass_member(reply, "error", error, Role::Error);
@@ -108,7 +109,7 @@ impl Exchange {
                 let text = format!("the source answered with the result type `{kind}`, which toolrelay does not carry");
                 self.error(protocol::INTERNAL_ERROR, &text, None);
             }
-            _ => self.pass_object(reply, &object, from),
+            _ => self.pass_object(reply, &object, from, hints),
         }
     }
 
@@ -130,12 +131,18 @@ impl Exchange {
     }
 
     /// A result between eras: `resultType` put in or taken out, hop-owned `_meta` taken out, all else as it came.
-    fn pass_object(&self, reply: &Message, object: &Object<'_>, from: Era) {
+    fn pass_object(&self, reply: &Message, object: &Object<'_>, from: Era, hints: &str) {
         let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{", self.id);
         let mut pieces = vec![Piece::Text(&head)];
         let typed = object.get("resultType").is_some();
         if self.modern && !typed {
             pieces.push(Piece::Text("\"resultType\":\"complete\""));
+        }
+        if self.modern && !hints.is_empty() && object.get("ttlMs").is_none() && object.get("inputRequests").is_none() {
+            if pieces.len() > 1 {
+                pieces.push(Piece::Text(","));
+            }
+            pieces.push(Piece::Text(hints));
         }
         let meta = object
             .get("_meta")

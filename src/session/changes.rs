@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::list::visible_digest;
+use super::offers::{Kind, digest};
 use super::{Exchange, Listen, Session};
 use crate::protocol;
 use crate::snapshot::Snapshot;
-use crate::wire::{Message, Object};
+use crate::wire::{Message, Object, quoted};
 
 /// At least this long between two notifications.
 const GAP: Duration = Duration::from_secs(1);
@@ -29,8 +30,13 @@ impl Session {
                 continue;
             }
             let now = visible_digest(&snapshot, &self.principal);
-            if self.lock().known != Some(now) && self.tell_list_changed() {
+            let mut told = false;
+            if self.lock().known != Some(now) && self.tell_list_changed("tools", |listen| listen.tools) {
                 self.lock().known = Some(now);
+                told = true;
+            }
+            told |= self.tell_offers_changed(&snapshot);
+            if told {
                 tokio::select! {
                     () = self.around.shutdown.cancelled() => return,
                     () = tokio::time::sleep(GAP) => {}
@@ -47,22 +53,57 @@ impl Session {
         self.lock().known = Some(digest);
     }
 
+    /// Notes which prompts and resources the client knows now.
+    pub(super) fn knows_offers(&self, snapshot: &Snapshot) {
+        let [prompts, resources] = self.offer_digests(snapshot);
+        let mut state = self.lock();
+        (state.known_prompts, state.known_resources) = (Some(prompts), Some(resources));
+    }
+
+    fn offer_digests(&self, snapshot: &Snapshot) -> [[u8; 32]; 2] {
+        let of = |kinds: &[Kind]| digest(snapshot, &self.principal, kinds);
+        [of(&[Kind::Prompts]), of(&[Kind::Resources, Kind::Templates])]
+    }
+
+    /// Tells a client that its list of prompts or resources differs, if it has one or listens.
+    fn tell_offers_changed(&self, snapshot: &Snapshot) -> bool {
+        let listens = self.lock().listens.values().any(|listen| listen.prompts || listen.resources);
+        let known = (self.lock().known_prompts, self.lock().known_resources);
+        if known == (None, None) && !listens {
+            return false;
+        }
+        let [prompts, resources] = self.offer_digests(snapshot);
+        let mut told = false;
+        if known.0.is_some_and(|known| known != prompts) {
+            told |= self.tell_list_changed("prompts", |listen| listen.prompts);
+        }
+        if known.1.is_some_and(|known| known != resources) {
+            told |= self.tell_list_changed("resources", |listen| listen.resources);
+        }
+        if told || known.0.is_none() {
+            let mut state = self.lock();
+            (state.known_prompts, state.known_resources) = (Some(prompts), Some(resources));
+        }
+        told
+    }
+
     /// `false` when there is nobody yet who may be told, or who need not be.
-    fn tell_list_changed(&self) -> bool {
+    fn tell_list_changed(&self, list: &str, wants: impl Fn(&Listen) -> bool) -> bool {
         let state = self.lock();
         if state.listing > 0 {
             return false;
         }
         let listens: Vec<_> =
-            state.listens.values().filter(|listen| listen.tools).map(|listen| listen.exchange.clone()).collect();
+            state.listens.values().filter(|listen| wants(listen)).map(|listen| listen.exchange.clone()).collect();
         let initialized = state.initialized;
         drop(state);
         if initialized {
-            let _ = self.news.send_text("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+            let text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{list}/list_changed\"}}");
+            let _ = self.news.send_text(&text);
         }
         for Exchange { id, out, .. } in &listens {
             let _ = out.send_text(&format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\",\"params\":{{\"_meta\":{{\"{}\":{id}}}}}}}",
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{list}/list_changed\",\"params\":{{\"_meta\":{{\"{}\":{id}}}}}}}",
                 protocol::META_SUBSCRIPTION
             ));
         }
@@ -77,10 +118,27 @@ impl Session {
             let text = "`params.notifications` is missing or no object";
             return exchange.error(protocol::INVALID_PARAMS, text, None);
         };
-        let tools = wanted.get("toolsListChanged") == Some("true");
+        let flag = |name: &str| wanted.get(name) == Some("true");
+        let (tools, prompts) = (flag("toolsListChanged"), flag("promptsListChanged"));
+        let resources = flag("resourcesListChanged");
+        let uris = wanted.get("resourceSubscriptions").and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
         let Exchange { id, out, .. } = exchange.clone();
-        self.lock().listens.insert(id.clone(), Listen { tools, exchange });
-        let accepted = if tools { "{\"toolsListChanged\":true}" } else { "{}" };
+        let uris = self.listen_to(&uris.unwrap_or_default(), &exchange);
+        if prompts || resources {
+            self.knows_offers(&self.around.control.snapshots.now());
+        }
+        self.lock().listens.insert(id.clone(), Listen { tools, prompts, resources, exchange });
+        let mut accepted: Vec<String> = ["tools", "prompts", "resources"]
+            .into_iter()
+            .zip([tools, prompts, resources])
+            .filter(|(_, wanted)| *wanted)
+            .map(|(list, _)| format!("\"{list}ListChanged\":true"))
+            .collect();
+        if !uris.is_empty() {
+            let uris: Vec<String> = uris.iter().map(|uri| quoted(uri)).collect();
+            accepted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+        }
+        let accepted = format!("{{{}}}", accepted.join(","));
         let _ = out.send_text(&format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"{}\":{id}}},\
              \"notifications\":{accepted}}}}}",

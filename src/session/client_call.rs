@@ -14,6 +14,14 @@ use crate::protocol::{self, Era};
 use crate::source::Source;
 use crate::wire::{Message, Object, Outbox, Piece, Span, quoted};
 
+/// What a client of 2026-07-28 wants to know of a resource, where the source does not say it (SEP-2549).
+const CACHE_HINTS: &str = "\"ttlMs\":0,\"cacheScope\":\"private\"";
+
+/// The error of sources up to 2025-11-25 for a resource that there is not.
+fn is_not_found(error: &str) -> bool {
+    Object::parse(error).is_some_and(|error| error.get("code") == Some(&protocol::RESOURCE_NOT_FOUND.to_string()))
+}
+
 /// Which source a call goes to, and what it asks of it.
 pub struct Target {
     pub source: Source,
@@ -153,9 +161,18 @@ impl ClientCall {
         if let Some(pages) = super::rounds::pages_to_visit(&reply, &here, self.source_id()) {
             return here.exchange.input_required(&pages, None);
         }
-        match self.rejected_arguments(&here, &reply.message) {
-            Some(error) => here.exchange.tool_error(&error),
-            None => here.exchange.pass_on(&reply.message, reply.era),
+        here.session.around.seen.note(&here.session.principal, &reply, self.source_id());
+        if let Some(error) = self.rejected_arguments(&here, &reply.message) {
+            return here.exchange.tool_error(&error);
+        }
+        let Some(Target { subject: Subject::Resource(uri), .. }) = self.target.get() else {
+            return here.exchange.pass_on(&reply.message, reply.era, "");
+        };
+        match reply.message.error {
+            Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
+                super::routed::no_resource(uri, &here.exchange);
+            }
+            _ => here.exchange.pass_on(&reply.message, reply.era, CACHE_HINTS),
         }
     }
 

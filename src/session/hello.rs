@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use super::offers::offers;
 use super::{Exchange, Session};
 use crate::call::Caller;
 use crate::catalog::Catalog;
+use crate::catalog::offer::Abilities;
 use crate::config::Exposure;
 use crate::protocol;
 use crate::wire::{Message, Object, quoted};
@@ -26,7 +28,7 @@ impl Session {
         drop(state);
         let result = format!(
             "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
-            CAPABILITIES,
+            self.capabilities(false),
             protocol::implementation(),
             quoted(&self.instructions())
         );
@@ -40,12 +42,43 @@ impl Session {
             "{{\"supportedVersions\":[{}],\"capabilities\":{},\"instructions\":{},\"ttlMs\":0,\"cacheScope\":\"private\",\
              \"_meta\":{{\"{}\":{}}}}}",
             versions.join(","),
-            CAPABILITIES,
+            self.capabilities(true),
             quoted(&self.instructions()),
             protocol::META_SERVER,
             protocol::implementation()
         );
         exchange.result(&result);
+    }
+
+    /// What the relay can do besides tools is what any source can; of a source that has never been listed it is not known.
+    fn capabilities(&self, modern: bool) -> String {
+        let snapshot = self.around.control.snapshots.now();
+        let all: Vec<_> = offers(&snapshot, &self.principal).collect();
+        let any = |can: fn(&Abilities) -> bool| {
+            all.iter().any(|(toolset, _, offer)| !toolset.is_listed() || can(&offer.abilities))
+        };
+        let mut own = vec!["\"tools\":{\"listChanged\":true}".to_owned()];
+        own.extend(any(|can| can.prompts).then(|| "\"prompts\":{\"listChanged\":true}".to_owned()));
+        if any(|can| can.resources) {
+            own.push("\"resources\":{\"listChanged\":true,\"subscribe\":true}".to_owned());
+        }
+        own.extend(any(|can| can.completions).then(|| "\"completions\":{}".to_owned()));
+        own.extend(any(|can| can.logging).then(|| "\"logging\":{}".to_owned()));
+        if modern {
+            let mut extensions = std::collections::BTreeMap::new();
+            for (_, _, offer) in all.iter().rev() {
+                let declared = offer.abilities.extensions.as_deref().and_then(Object::parse);
+                for member in declared.iter().flat_map(|declared| &declared.members) {
+                    extensions.insert(member.key.to_string(), member.value.to_owned());
+                }
+            }
+            let extensions: Vec<_> =
+                extensions.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
+            if !extensions.is_empty() {
+                own.push(format!("\"extensions\":{{{}}}", extensions.join(",")));
+            }
+        }
+        format!("{{{}}}", own.join(","))
     }
 
     fn instructions(&self) -> String {
@@ -64,8 +97,6 @@ fn caller(params: &Object<'_>) -> Caller {
         log_level: None,
     }
 }
-
-const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true}}";
 
 /// What a model is told about the relay: how to use it, then what is behind it.
 pub fn instructions(catalog: &Catalog, exposure: Exposure) -> String {

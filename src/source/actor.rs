@@ -277,6 +277,12 @@ impl Actor {
             link.listen();
         }
         self.follow(&link, running.gone);
+        let _ = link.subscribers.set(self.around.subscribers.clone());
+        let wanted = self.around.subscribers.uris(self.config.id.as_str());
+        match greeting.era {
+            Era::Legacy => wanted.iter().for_each(|uri| link.subscribe(&wanted, Some(uri), None)),
+            Era::Modern => link.subscribe(&wanted, None, None),
+        }
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         self.waiting.submit(&link);
         let ready = Ready::new(link, running.pid, greeting);
@@ -422,7 +428,9 @@ impl Actor {
             Phase::Down { retry_at, .. } if *retry_at <= now => self.launch(),
             Phase::Ready(ready) => {
                 ready.link.sweep(now);
-                match ready.due(now, self.config.idle_stop) {
+                // Whoever wants to know of changes needs it running.
+                let rest = self.config.idle_stop.filter(|_| !self.around.subscribers.has_any(self.config.id.as_str()));
+                match ready.due(now, rest) {
                     Due::Rest if ready.link.close_if_idle() => self.stop_idle(),
                     Due::List => self.look_after_list(),
                     _ => {}

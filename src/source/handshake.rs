@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::ServerNote;
+use crate::catalog::offer::{Abilities, Offer};
 use crate::config::EraChoice;
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Object, unquoted};
@@ -184,6 +185,21 @@ fn note(server: Option<&str>, result: &Object<'_>) -> ServerNote {
         title: text("title"),
         version: text("version"),
         instructions: result.string("instructions").map(|text| text.into_owned()),
+        offer: Offer { abilities: abilities(result), ..Offer::default() },
+    }
+}
+
+fn abilities(result: &Object<'_>) -> Abilities {
+    let Some(own) = result.get("capabilities").and_then(Object::parse) else { return Abilities::default() };
+    let has = |name: &str| own.get(name).is_some_and(|text| text != "null");
+    let resources = own.get("resources").and_then(Object::parse);
+    Abilities {
+        prompts: has("prompts"),
+        resources: has("resources"),
+        subscribe: resources.is_some_and(|resources| resources.get("subscribe") == Some("true")),
+        completions: has("completions"),
+        logging: has("logging"),
+        extensions: own.get("extensions").filter(|text| text.starts_with('{')).map(str::to_owned),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
-use super::updates::Updates;
+use super::updates::Subscribers;
 use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Outbox, Piece, quoted};
@@ -37,7 +37,9 @@ pub struct Link {
     /// A message has come from the source.
     spoken: AtomicBool,
     /// Who wants to know of changed resources.
-    pub updates: Updates,
+    pub subscribers: OnceLock<Subscribers>,
+    /// The request by which a modern source was asked to tell of changed resources.
+    listening: AtomicU64,
 }
 
 #[derive(Default)]
@@ -114,7 +116,8 @@ impl Link {
             list_changed: Notify::new(),
             noise: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
-            updates: Updates::default(),
+            subscribers: OnceLock::new(),
+            listening: AtomicU64::new(0),
         })
     }
 
@@ -221,16 +224,48 @@ impl Link {
     /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,
     /// so nobody waits for its answer.
     pub fn listen(&self) {
-        let id = {
-            let mut table = self.lock();
-            table.last_id += 1;
-            table.last_id
-        };
+        let id = self.next_id();
         let _ = self.outbox.send_text(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
-             {{\"toolsListChanged\":true}},\"_meta\":{}}}}}",
+             {{\"toolsListChanged\":true,\"promptsListChanged\":true,\"resourcesListChanged\":true}},\"_meta\":{}}}}}",
             protocol::modern_meta()
         ));
+    }
+
+    /// Asks the source to tell of changes of these resources, and of no others any more. `gone` is one that is no longer
+    /// wanted, `new` one that was not wanted before.
+    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+        if self.era() == Era::Legacy {
+            for (method, uri) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
+                if let Some(uri) = uri {
+                    drop(self.request(method, &format!("{{\"uri\":{}}}", quoted(uri))));
+                }
+            }
+            return;
+        }
+        let id = if wanted.is_empty() {
+            0
+        } else {
+            let uris: Vec<String> = wanted.iter().map(|uri| quoted(uri)).collect();
+            let id = self.next_id();
+            let _ = self.outbox.send_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
+                 {{\"resourceSubscriptions\":[{}]}},\"_meta\":{}}}}}",
+                uris.join(","),
+                protocol::modern_meta()
+            ));
+            id
+        };
+        let before = self.listening.swap(id, Ordering::Relaxed);
+        if before != 0 {
+            self.tell_cancelled(before, Some("another subscription takes its place"));
+        }
+    }
+
+    fn next_id(&self) -> u64 {
+        let mut table = self.lock();
+        table.last_id += 1;
+        table.last_id
     }
 
     /// One notification of the relay's own; `params` may be empty.
@@ -308,7 +343,9 @@ impl Link {
                 back.outbox()
             }
             "notifications/resources/updated" => {
-                self.updates.notice(message);
+                if let Some(subscribers) = self.subscribers.get() {
+                    subscribers.notice(&self.source, message);
+                }
                 None
             }
             _ => None,

@@ -1,5 +1,5 @@
-//! Owns the reading of a source's whole tool list, page by page.
-//! It does not judge or name the tools.
+//! Owns the reading of a source's whole lists, page by page: tools, and what it offers besides.
+//! It does not judge or name anything.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
+use crate::catalog::offer::{Item, items};
 use crate::catalog::{Listing, ServerNote};
 use crate::protocol::{self, Era};
 use crate::wire::{Object, quoted, unquoted};
@@ -14,64 +15,102 @@ use crate::wire::{Object, quoted, unquoted};
 /// The most pages of one list.
 const PAGES_MAX: usize = 1000;
 /// The most tools of one source.
-const TOOLS_MAX: usize = 100_000;
+const ITEMS_MAX: usize = 100_000;
 /// The most pages without a single tool, one after another.
 const EMPTY_PAGES_MAX: usize = 20;
 /// How long one page may take, if the source's start may not take less.
 const PAGE_TIME: Duration = Duration::from_secs(60);
 
+/// One of a source's lists.
+#[derive(Clone, Copy)]
+struct List {
+    method: &'static str,
+    /// The member of the result that holds the items.
+    items: &'static str,
+}
+
+const TOOLS: List = List { method: "tools/list", items: "tools" };
+const PROMPTS: List = List { method: "prompts/list", items: "prompts" };
+const RESOURCES: List = List { method: "resources/list", items: "resources" };
+const TEMPLATES: List = List { method: "resources/templates/list", items: "resourceTemplates" };
+
 struct Page {
-    tools: Vec<Box<str>>,
+    items: Vec<Box<str>>,
     next: Option<String>,
 }
 
 /// Reads all pages. What was read before a failure on a later page is kept and marked incomplete.
-pub async fn list(link: &Link, note: ServerNote, start_timeout: Duration) -> Result<Listing, CallError> {
-    let mut tools = Vec::new();
+pub async fn list(link: &Link, mut note: ServerNote, start_timeout: Duration) -> Result<Listing, CallError> {
+    let limit = start_timeout.min(PAGE_TIME);
+    let (tools, incomplete) = whole(link, TOOLS, limit).await?;
+    if note.offer.abilities.prompts {
+        note.offer.prompts = besides(link, PROMPTS, "name", limit).await;
+    }
+    if note.offer.abilities.resources {
+        note.offer.resources = besides(link, RESOURCES, "uri", limit).await;
+        note.offer.templates = besides(link, TEMPLATES, "uriTemplate", limit).await;
+    }
+    Ok(Listing::new(tools, note, incomplete))
+}
+
+/// A list besides the tools: without it the source is still of use.
+async fn besides(link: &Link, list: List, key: &str, limit: Duration) -> Vec<Item> {
+    match whole(link, list, limit).await {
+        Ok((raws, _)) => items(raws.iter().map(|raw| &**raw), key),
+        Err(error) => {
+            tracing::debug!(source = link.source, method = list.method, why = %error.message, "list not read");
+            Vec::new()
+        }
+    }
+}
+
+async fn whole(link: &Link, list: List, limit: Duration) -> Result<(Vec<Box<str>>, Option<String>), CallError> {
+    let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut empty = 0;
     let mut incomplete = None;
     for number in 1.. {
-        let page = match page(link, cursor.as_deref(), start_timeout.min(PAGE_TIME)).await {
+        let page = match page(link, list, cursor.as_deref(), limit).await {
             Ok(page) => page,
             Err(error) if number > 1 => {
-                incomplete = Some(format!("page {number} of its tool list failed: {}", error.message));
+                incomplete = Some(format!("page {number} of its list of {} failed: {}", list.items, error.message));
                 break;
             }
             Err(error) => return Err(error),
         };
-        empty = if page.tools.is_empty() { empty + 1 } else { 0 };
-        tools.extend(page.tools);
+        empty = if page.items.is_empty() { empty + 1 } else { 0 };
+        found.extend(page.items);
         let Some(next) = page.next else { break };
         let why = if !seen.insert(next.clone()) {
             "the same cursor came twice"
-        } else if number >= PAGES_MAX || tools.len() >= TOOLS_MAX || empty >= EMPTY_PAGES_MAX {
+        } else if number >= PAGES_MAX || found.len() >= ITEMS_MAX || empty >= EMPTY_PAGES_MAX {
             "the list does not end"
         } else {
             cursor = Some(next);
             continue;
         };
-        incomplete = Some(format!("its tool list was cut after {number} pages: {why}"));
+        incomplete = Some(format!("its list of {} was cut after {number} pages: {why}", list.items));
         break;
     }
     if let Some(why) = &incomplete {
-        tracing::warn!(source = link.source, why, "tool list incomplete");
+        tracing::warn!(source = link.source, why, "list incomplete");
     }
-    Ok(Listing::new(tools, note, incomplete))
+    Ok((found, incomplete))
 }
 
-async fn page(link: &Link, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
+async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
     let mut members = Vec::new();
     members.extend(cursor.map(|cursor| format!("\"cursor\":{}", quoted(cursor))));
     if link.era() == Era::Modern {
         members.push(format!("\"_meta\":{}", protocol::modern_meta()));
     }
-    let answer = link.request("tools/list", &format!("{{{}}}", members.join(",")));
+    let method = list.method;
+    let answer = link.request(method, &format!("{{{}}}", members.join(",")));
     let message = match tokio::time::timeout(limit, answer).await {
         Ok(Ok(answer)) => answer?,
         Ok(Err(_)) | Err(_) => {
-            let why = format!("it did not answer `tools/list` within {} s", limit.as_secs_f32());
+            let why = format!("it did not answer `{method}` within {} s", limit.as_secs_f32());
             return Err(CallError::new(
                 ErrorKind::Unavailable,
                 format!("source `{}`: {why}", link.source),
@@ -85,23 +124,23 @@ async fn page(link: &Link, cursor: Option<&str>, limit: Duration) -> Result<Page
         let code = object.as_ref().and_then(|error| error.get("code")).unwrap_or("?").to_owned();
         if code == protocol::METHOD_NOT_FOUND.to_string() {
             // A source without tools is a source all the same.
-            return Ok(Page { tools: Vec::new(), next: None });
+            return Ok(Page { items: Vec::new(), next: None });
         }
         let text = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
         let text = crate::redact::one_line(&crate::redact::mask(&text, &[]), 200);
-        return Err(failed(link, format!("it answered `tools/list` with error {code}: {text}")));
+        return Err(failed(link, format!("it answered `{method}` with error {code}: {text}")));
     }
     let result = message.result.and_then(|span| Object::parse(message.text(span)));
-    let listed = result.as_ref().and_then(|result| result.get("tools"));
-    let tools = listed.and_then(|text| serde_json::from_str::<Vec<&serde_json::value::RawValue>>(text).ok());
-    let Some(mut tools) = tools else {
-        return Err(failed(link, "its answer to `tools/list` has no list of tools".to_owned()));
+    let listed = result.as_ref().and_then(|result| result.get(list.items));
+    let items = listed.and_then(|text| serde_json::from_str::<Vec<&serde_json::value::RawValue>>(text).ok());
+    let Some(mut items) = items else {
+        return Err(failed(link, format!("its answer to `{method}` has no list of {}", list.items)));
     };
-    if link.era() == Era::Modern && link.is_over_http() {
-        tools.retain(|tool| has_usable_headers(link, tool.get()));
+    if method == TOOLS.method && link.era() == Era::Modern && link.is_over_http() {
+        items.retain(|tool| has_usable_headers(link, tool.get()));
     }
     let next = result.and_then(|result| unquoted(result.get("nextCursor")?).map(|next| next.into_owned()));
-    Ok(Page { tools: tools.iter().map(|tool| tool.get().into()).collect(), next })
+    Ok(Page { items: items.iter().map(|tool| tool.get().into()).collect(), next })
 }
 
 /// A tool that asks for headers in an invalid way must not be used over HTTP (SEP-2243).

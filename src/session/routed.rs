@@ -1,0 +1,229 @@
+//! Owns the requests besides `tools/call` that go to one source: prompts, resources, completions, tasks.
+//! Which source that is, is decided by [`super::offers`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::client_call::{ClientCall, Here, Target};
+use super::offers::{find_prompt, find_resource};
+use super::{Exchange, Session, Work};
+use crate::call::{CallRequest, Reply, Subject, Ticket};
+use crate::config::CallLimits;
+use crate::protocol::{self, Era};
+use crate::snapshot::{Principal, Snapshot};
+use crate::source::Source;
+use crate::wire::{Message, Object, Span, quoted};
+
+/// How much is remembered of what sources spoke of.
+const SEEN_MAX: usize = 4096;
+
+/// What sources spoke of in their results: URIs of resources that they need not list, and tasks. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Seen(Arc<Mutex<VecDeque<(Principal, String, String)>>>);
+
+impl Seen {
+    fn add(&self, principal: &Principal, what: &str, source: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(whose, known, _)| whose != principal || known != what);
+        if all.len() == SEEN_MAX {
+            all.pop_front();
+        }
+        all.push_back((principal.clone(), what.to_owned(), source.to_owned()));
+    }
+
+    /// The source that spoke of it, to this principal.
+    pub fn source(&self, principal: &Principal, what: &str) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = all.iter().rev().filter(|(whose, known, _)| whose == principal && known == what);
+        found.next().map(|(_, _, source)| source.clone())
+    }
+
+    /// Takes note of what a result speaks of.
+    pub fn note(&self, principal: &Principal, reply: &Reply, source: &str) {
+        let Some(result) = reply.message.result.map(|span| reply.message.text(span)) else { return };
+        if reply.era == Era::Modern && result.contains("\"taskId\"") {
+            let object = Object::parse(result);
+            let is_task = object.as_ref().and_then(|object| object.string("resultType")).as_deref() == Some("task");
+            if let Some(task) =
+                object.filter(|_| is_task).and_then(|object| object.string("taskId").map(|id| id.into_owned()))
+            {
+                self.add(principal, &task_key(&task), source);
+            }
+        }
+        if result.contains("\"resource_link\"") {
+            let content = Object::parse(result).and_then(|object| object.get("content").map(str::to_owned));
+            let parts: Vec<&serde_json::value::RawValue> =
+                content.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            for part in parts.iter().filter_map(|part| Object::parse(part.get())) {
+                if part.string("type").as_deref() == Some("resource_link")
+                    && let Some(uri) = part.string("uri")
+                {
+                    self.add(principal, &uri, source);
+                }
+            }
+        }
+    }
+}
+
+fn task_key(task: &str) -> String {
+    format!("task {task}")
+}
+
+/// A place where a request is routed by, and how.
+enum By {
+    Prompt(Span, String),
+    Resource(Span, String),
+    Task(String),
+}
+
+impl Session {
+    /// A request that goes to one source, found by what it names. `false` when it is no such request.
+    pub(super) fn route_other(self: &Arc<Self>, method: &str, message: &Message, exchange: &Exchange) -> bool {
+        let by = match method {
+            "prompts/get" => routed_by(message, "name", By::Prompt),
+            "resources/read" => routed_by(message, "uri", By::Resource),
+            "completion/complete" => completed(message),
+            "tasks/get" | "tasks/update" | "tasks/cancel" if exchange.modern => {
+                let params = message.params_text().and_then(Object::parse);
+                let task = params.and_then(|params| params.string("taskId").map(|task| task.into_owned()));
+                task.map(By::Task).ok_or("`params.taskId` is missing or no string")
+            }
+            _ => return false,
+        };
+        let Some(exchange) = self.resume(message, exchange.clone()) else { return true };
+        match by {
+            Ok(by) => self.send_other(method.to_owned(), by, message.clone(), exchange),
+            Err(why) => exchange.error(protocol::INVALID_PARAMS, why, None),
+        }
+        true
+    }
+
+    fn send_other(self: &Arc<Self>, method: String, by: By, message: Message, exchange: Exchange) {
+        let ticket = Arc::new(Ticket::default());
+        if !self.begin(&exchange, Work::Call(ticket.clone())) {
+            return;
+        }
+        let session = self.clone();
+        let snapshot = self.around.control.snapshots.now();
+        if let Some(found) = self.find(&snapshot, &by) {
+            return self.go_other(&method, &by, found, &message, exchange, ticket);
+        }
+        // A source may have got it since it was last listed, or has not been listed yet.
+        self.around.tracker.spawn(async move {
+            let snapshot = session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
+            match session.find(&snapshot, &by) {
+                Some(found) => session.go_other(&method, &by, found, &message, exchange, ticket),
+                None if session.finish(&exchange) => refuse(&by, &exchange),
+                None => {}
+            }
+        });
+    }
+
+    fn find(&self, snapshot: &Snapshot, by: &By) -> Option<(Source, String)> {
+        match by {
+            By::Prompt(_, name) => find_prompt(snapshot, &self.principal, name),
+            By::Resource(_, uri) => {
+                find_resource(snapshot, &self.principal, uri, |uri| self.around.seen.source(&self.principal, uri))
+            }
+            By::Task(task) => {
+                let source = self.around.seen.source(&self.principal, &task_key(task))?;
+                Some((snapshot.source(&source)?.clone(), task.clone()))
+            }
+        }
+    }
+
+    fn go_other(
+        self: &Arc<Self>,
+        method: &str,
+        by: &By,
+        (source, own): (Source, String),
+        message: &Message,
+        exchange: Exchange,
+        ticket: Arc<Ticket>,
+    ) {
+        let (place, named) = match by {
+            By::Prompt(place, name) | By::Resource(place, name) => (Some(*place), name),
+            By::Task(task) => (None, task),
+        };
+        let request = match CallRequest::read_other(message, place) {
+            Ok(request) if own != *named => request.renamed(&own),
+            Ok(request) => request,
+            Err(error) => {
+                if self.finish(&exchange) {
+                    exchange.error(protocol::INVALID_PARAMS, &error.to_string(), None);
+                }
+                return;
+            }
+        };
+        if method == "completion/complete" && !self.completes(&source) {
+            if self.finish(&exchange) {
+                exchange.result("{\"completion\":{\"values\":[],\"total\":0,\"hasMore\":false}}");
+            }
+            return;
+        }
+        let subject = match (method, by) {
+            ("prompts/get", _) => Subject::Prompt(own),
+            ("resources/read", _) => Subject::Resource(own),
+            _ => Subject::Method(method.to_owned()),
+        };
+        let limits = source.config.as_ref().map_or_else(CallLimits::default, |config| config.limits);
+        let request = request.from(self.caller(&exchange));
+        let call = ClientCall::new(Here::new(self, exchange, message), false);
+        call.send(Target { source, subject }, request, limits, ticket);
+    }
+
+    fn completes(&self, source: &Source) -> bool {
+        let snapshot = self.around.control.snapshots.now();
+        let toolset = snapshot.catalog.toolset(source.id.as_str());
+        toolset.is_some_and(|toolset| toolset.note().offer.abilities.completions)
+    }
+}
+
+fn routed_by(message: &Message, member: &str, by: fn(Span, String) -> By) -> Result<By, &'static str> {
+    const WRONG: &str =
+        "what the request is about is missing in `params`, or no string (`name` of a prompt, `uri` of a resource)";
+    let params = message.params_text().and_then(Object::parse).ok_or(WRONG)?;
+    let raw = params.get(member).ok_or(WRONG)?;
+    let text = crate::wire::unquoted(raw).ok_or(WRONG)?.into_owned();
+    Ok(by(Span::of(&message.line, raw), text))
+}
+
+/// What a completion is for: a prompt's argument, or a template's.
+fn completed(message: &Message) -> Result<By, &'static str> {
+    const WRONG: &str =
+        "`params.ref` must be {\"type\":\"ref/prompt\",\"name\":..} or {\"type\":\"ref/resource\",\"uri\":..}";
+    let params = message.params_text().and_then(Object::parse).ok_or(WRONG)?;
+    let about = params.get("ref").and_then(Object::parse).ok_or(WRONG)?;
+    let place = |member: &str| {
+        let raw = about.get(member).ok_or(WRONG)?;
+        let text = crate::wire::unquoted(raw).ok_or(WRONG)?.into_owned();
+        Ok((Span::of(&message.line, raw), text))
+    };
+    match about.string("type").as_deref() {
+        Some("ref/prompt") => place("name").map(|(span, name)| By::Prompt(span, name)),
+        Some("ref/resource") => place("uri").map(|(span, uri)| By::Resource(span, uri)),
+        _ => Err(WRONG),
+    }
+}
+
+/// Nothing of that name is known.
+fn refuse(by: &By, exchange: &Exchange) {
+    match by {
+        By::Prompt(_, name) => {
+            let text = format!("there is no prompt `{name}`; see `prompts/list`");
+            exchange.error(protocol::INVALID_PARAMS, &text, None);
+        }
+        By::Resource(_, uri) => no_resource(uri, exchange),
+        By::Task(task) => {
+            let text = format!("there is no task `{task}` (any more)");
+            exchange.error(protocol::INVALID_PARAMS, &text, None);
+        }
+    }
+}
+
+/// The error for a resource that there is not, by the client's revision.
+pub fn no_resource(uri: &str, exchange: &Exchange) {
+    let code = if exchange.modern { protocol::INVALID_PARAMS } else { protocol::RESOURCE_NOT_FOUND };
+    let text = format!("no source has a resource `{uri}`; see `resources/list` and `resources/templates/list`");
+    exchange.error(code, &text, Some(&format!("{{\"uri\":{}}}", quoted(uri))));
+}

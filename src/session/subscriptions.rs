@@ -1,0 +1,105 @@
+//! Owns a client's subscriptions to resources: of legacy clients one by one, of modern ones with `subscriptions/listen`.
+//! Sources are asked once for each resource, however many clients want to know.
+
+use std::sync::Arc;
+
+use super::offers::find_resource;
+use super::routed::no_resource;
+use super::{Exchange, Session};
+use crate::protocol;
+use crate::source::Source;
+use crate::source::updates::Tell;
+use crate::wire::{Message, Object, Outbox, quoted};
+
+/// Owns subscriptions: the client's session or its listening request, both by their places in memory.
+fn owner<T: ?Sized>(of: &Arc<T>) -> u64 {
+    Arc::as_ptr(of).cast::<()>() as u64
+}
+
+impl Session {
+    /// `resources/subscribe` and `resources/unsubscribe` of a legacy client.
+    pub(super) fn subscribe(self: &Arc<Self>, begin: bool, message: &Message, exchange: Exchange) {
+        let uri = message.params_text().and_then(Object::parse);
+        let uri = uri.and_then(|params| params.string("uri").map(|uri| uri.into_owned()));
+        let Some(uri) = uri else {
+            return exchange.error(protocol::INVALID_PARAMS, "`params.uri` is missing or no string", None);
+        };
+        let Some((source, own)) = self.resource(&uri) else { return no_resource(&uri, &exchange) };
+        if begin {
+            let params = format!("{{\"uri\":{}}}", quoted(&uri));
+            self.want(&source, &own, owner(self), updated(&self.news, params));
+        } else {
+            self.want_no_more(&source, &own, owner(self));
+        }
+        exchange.result("{}");
+    }
+
+    fn resource(&self, uri: &str) -> Option<(Source, String)> {
+        let snapshot = self.around.control.snapshots.now();
+        find_resource(&snapshot, &self.principal, uri, |uri| self.around.seen.source(&self.principal, uri))
+    }
+
+    /// The resources of a `subscriptions/listen` request; gives those that there are.
+    pub(super) fn listen_to(self: &Arc<Self>, uris: &[String], exchange: &Exchange) -> Vec<String> {
+        let mut accepted = Vec::new();
+        for uri in uris {
+            let Some((source, own)) = self.resource(uri) else { continue };
+            let id = &exchange.id;
+            let params = format!("{{\"uri\":{},\"_meta\":{{\"{}\":{id}}}}}", quoted(uri), protocol::META_SUBSCRIPTION);
+            self.want(&source, &own, owner(id), updated(&exchange.out, params));
+            accepted.push(uri.clone());
+        }
+        accepted
+    }
+
+    fn want(&self, source: &Source, uri: &str, owner: u64, tell: Tell) {
+        let subscribers = &self.around.subscribers;
+        if subscribers.add(source.id.as_str(), uri, owner, tell) {
+            source.subscribe(&subscribers.uris(source.id.as_str()), Some(uri), None);
+        }
+        // Only a running source tells of changes.
+        let source = source.clone();
+        self.around.tracker.spawn(async move {
+            if let Err(error) = source.list().await {
+                tracing::debug!(source = %source.id, why = %error.message, "source of a subscription is not up");
+            }
+        });
+    }
+
+    fn want_no_more(&self, source: &Source, uri: &str, owner: u64) {
+        let subscribers = &self.around.subscribers;
+        if subscribers.remove(source.id.as_str(), uri, owner) {
+            source.subscribe(&subscribers.uris(source.id.as_str()), None, Some(uri));
+        }
+    }
+
+    /// The listening request is over.
+    pub(super) fn listens_no_more(&self, exchange: &Exchange) {
+        self.end_subscriptions(owner(&exchange.id));
+    }
+
+    /// The session is over.
+    pub(super) fn unsubscribe(self: &Arc<Self>) {
+        self.end_subscriptions(owner(self));
+    }
+
+    fn end_subscriptions(&self, owner: u64) {
+        let subscribers = &self.around.subscribers;
+        let snapshot = self.around.control.snapshots.now();
+        for (source, uri) in subscribers.remove_all(owner) {
+            if let Some(source) = snapshot.source(&source) {
+                source.subscribe(&subscribers.uris(source.id.as_str()), None, Some(&uri));
+            }
+        }
+    }
+}
+
+fn updated(out: &Arc<Outbox>, params: String) -> Tell {
+    let out = Arc::downgrade(out);
+    let text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{params}}}");
+    Arc::new(move || {
+        if let Some(out) = out.upgrade() {
+            let _ = out.send_text(&text);
+        }
+    })
+}
