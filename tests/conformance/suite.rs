@@ -83,7 +83,7 @@ pub fn server(run: &str, url: &str, revision: &str, expected: &str) -> Outcome {
         faults.push(format!("{} of {} required scenarios were run", scored.len(), required.len()));
     }
     if !output.status.success() {
-        faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out)));
+        faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out, "")));
     }
     faults.extend(unscored_faults(&unscored, &scored, &items(&expectations(expected), "server"), &out));
     let totals = format!("required {}; not scored {}", added(&scored), added(&unscored));
@@ -108,7 +108,7 @@ pub fn client(
     let passed = text.lines().find_map(|line| line.strip_prefix("Passed: ")).unwrap_or("nothing");
     let mut faults = Vec::new();
     if !output.status.success() {
-        faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out)));
+        faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out, "")));
     }
     let listed = items(&expectations(expected), "client").iter().any(|item| item.split(':').next() == Some(scenario));
     for word in ["CLIENT TIMED OUT", "CLIENT EXITED WITH ERROR"] {
@@ -146,7 +146,8 @@ fn unscored_faults(
     let mut faults = Vec::new();
     for (scenario, (_, failed)) in unscored {
         match (*failed > 0, expected.contains(scenario)) {
-            (true, false) => faults.push(format!("not scored, but fails: {scenario}\n{}", failures(out))),
+            (true, false) => faults
+                .push(format!("not scored, but fails: {scenario}\n{}", failures(out, &format!("server-{scenario}-2")))),
             (false, true) => faults.push(format!("not scored, and fails no more: {scenario}")),
             _ => {}
         }
@@ -168,16 +169,19 @@ fn verdict(text: &str) -> &str {
     starts.iter().filter_map(|start| text.find(start)).min().map_or(text, |start| &text[start..])
 }
 
-/// What failed or was warned of, from the files that the suite leaves behind.
-fn failures(out: &Path) -> String {
+/// What failed or was warned of in the scenarios whose folders begin so, from the files that the suite leaves behind.
+fn failures(out: &Path, start: &str) -> String {
     let mut text = String::new();
     let mut folders: Vec<_> = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     for folder in folders {
+        let name = folder.file_name().unwrap().to_string_lossy();
+        if !name.starts_with(start) {
+            continue;
+        }
         let Ok(checks) = std::fs::read(folder.join("checks.json")) else { continue };
         let checks: Vec<Value> = serde_json::from_slice(&checks).unwrap();
         for check in checks.iter().filter(|check| check["status"] == "FAILURE" || check["status"] == "WARNING") {
-            let name = folder.file_name().unwrap().to_string_lossy();
             let (id, status) = (&check["id"], &check["status"]);
             writeln!(text, "  {name} {id} {status}: {}", check["errorMessage"]).unwrap();
         }
