@@ -125,22 +125,24 @@ async function relay() {
   const ended = once(child, 'exit');
   const log = CONFORMANCE_LOG ? createWriteStream(CONFORMANCE_LOG, { flags: 'a' }) : process.stderr;
   const lines = createInterface({ input: child.stderr });
-  const url = await Promise.race([
-    new Promise((resolve) => {
-      lines.on('line', (line) => {
-        log.write(`${line}\n`);
-        const bound = /listening on (http:\/\/\S+)/.exec(line);
-        if (bound) resolve(bound[1]);
-      });
-    }),
-    ended.then(([code]) => Promise.reject(new Error(`the relay ended with code ${code} before it listened`))),
-  ]);
   // The suite waits until every connection to its mock server is closed.
   const stop = async () => {
     child.kill('SIGTERM');
     await ended;
     rmSync(folder, { recursive: true });
   };
+  const listens = new Promise((resolve) => {
+    lines.on('line', (line) => {
+      log.write(`${line}\n`);
+      const bound = /listening on (http:\/\/\S+)/.exec(line);
+      if (bound) resolve(bound[1]);
+    });
+  });
+  const url = await Promise.race([listens, ended.then(() => undefined)]);
+  if (!url) {
+    await stop();
+    throw new Error('the relay ended before it listened');
+  }
   return { url, stop };
 }
 
