@@ -19,7 +19,11 @@ use suite::Outcome;
 /// `toolrelay serve --http`.
 const RELAY_SERVES_HTTP: bool = true;
 /// `[source.ID] url = ".."`.
-const SOURCES_OVER_HTTP: bool = false;
+const SOURCES_OVER_HTTP: bool = true;
+
+/// A modern client's calls of a source that knows older revisions only: as long as one of them that has asked leaves the
+/// next ones without an answer, such a run takes minutes and tells no more than that.
+const OLD_SOURCES_ASK: bool = false;
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
@@ -30,9 +34,11 @@ type Row = (Front, Era, &'static str, &'static str);
 const STDIO: Front = Front::Relay(Reach::Stdio);
 const HTTP: Front = Front::Relay(Reach::Http);
 
-/// What may fail: nothing; with the relay at 2025-11-25; at 2026-07-28; at 2026-07-28 with a fixture that does not know it.
+/// What may fail: nothing; with the relay at 2025-11-25; the same with a fixture over HTTP that knows no other revision; at
+/// 2026-07-28; the same with a fixture that does not know it.
 const NONE: &str = "none.yml";
 const OLD: &str = "relay-2025-11-25.yml";
+const OLD_IN_SESSIONS: &str = "relay-2025-11-25-sessions.yml";
 const NEW: &str = "relay-2026-07-28.yml";
 const NEW_ON_OLD: &str = "relay-2026-07-28-legacy-fixture.yml";
 
@@ -52,7 +58,7 @@ const SERVERS: &[Row] = &[
     (HTTP, Era::Dual, MODERN, NEW),
     (HTTP, Era::Modern, LEGACY, OLD),
     (HTTP, Era::Modern, MODERN, NEW),
-    (HTTP, Era::Legacy, LEGACY, OLD),
+    (HTTP, Era::Legacy, LEGACY, OLD_IN_SESSIONS),
     (HTTP, Era::Legacy, MODERN, NEW_ON_OLD),
 ];
 
@@ -77,7 +83,10 @@ const CLIENTS: &[(&str, &str)] = &[
 /// The suite measures times of some hundred milliseconds, so that two of it must not share the machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn ready(front: Front) -> bool {
+fn ready(front: Front, expected: &str) -> bool {
+    if expected == NEW_ON_OLD && !OLD_SOURCES_ASK {
+        return false;
+    }
     match front {
         Front::Fixture => true,
         STDIO => RELAY_SERVES_HTTP,
@@ -96,7 +105,7 @@ fn tell(run: &str, outcome: Outcome) -> Vec<String> {
 fn servers() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut faults = Vec::new();
-    for (front, era, revision, expected) in SERVERS.iter().filter(|row| ready(row.0)) {
+    for (front, era, revision, expected) in SERVERS.iter().filter(|row| ready(row.0, row.3)) {
         let name = match front {
             Front::Fixture => "fixture",
             Front::Relay(Reach::Stdio) => "relay-stdio",
@@ -126,7 +135,7 @@ fn clients() {
     for (front, name, relay, expected) in
         [(Front::Fixture, "direct", None, NONE), (HTTP, "relay", Some(relay), "relay-clients.yml")]
     {
-        for (scenario, revision) in CLIENTS.iter().filter(|_| ready(front)) {
+        for (scenario, revision) in CLIENTS.iter().filter(|_| ready(front, expected)) {
             let run = format!("client-{name}-{scenario}-{revision}");
             faults.extend(tell(&run, suite::client(&run, &command, relay, scenario, revision, expected)));
         }
