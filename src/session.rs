@@ -218,9 +218,9 @@ impl Session {
             Err(refusal) => return exchange.error(refusal.code, &refusal.text, refusal.data.as_deref()),
         }
         match &*method {
-            "initialize" => self.initialize(&message, exchange),
+            "initialize" if !exchange.modern => self.initialize(&message, exchange),
             "server/discover" => self.discover(exchange),
-            "ping" => exchange.result("{}"),
+            "ping" if !exchange.modern => exchange.result("{}"),
             "logging/setLevel" if !exchange.modern => self.set_log_level(&message, &exchange),
             "tools/list" => {
                 self.around.control.wake();

@@ -32,6 +32,14 @@ impl Principal {
         Self(format!("credential:{id}").into())
     }
 
+    /// A number that tells it from others, in this process.
+    pub fn number(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// The id of its credential in the configuration, if it has one.
     pub fn credential_id(&self) -> Option<&str> {
         self.0.strip_prefix("credential:")

@@ -12,6 +12,10 @@ use crate::wire::{Message, Object, Outbox, quoted};
 pub struct Who {
     /// The same for all calls of one client's session.
     pub client: u64,
+    /// The same for all clients of one principal.
+    pub owner: u64,
+    /// The client has been asked something, and is away until it answers.
+    pub is_away: bool,
     /// Its questions reach the client whichever of its calls they belong to.
     pub any_call: bool,
 }

@@ -24,8 +24,10 @@ use crate::wire::{self, Frame, Kind, Message, Object, Outbox, Role, Unreadable, 
 
 /// What one client may leave unread before its stream is closed.
 const UNREAD_LIMIT: usize = 8 * 1024 * 1024;
-/// How long an answer may take before a stream is begun for it.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long an answer may take before a stream is begun for it. A modern client sees errors in the status, which can be told
+/// only as long as there is none; a legacy one can take up a stream that broke.
+const PATIENCE_MODERN: Duration = Duration::from_secs(5);
+const PATIENCE_LEGACY: Duration = Duration::from_millis(400);
 /// How long a body may pause on its way in.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 
@@ -86,10 +88,9 @@ impl Endpoint {
         let method = message.method_name();
         let version = parts.headers.get(headers::VERSION).map(|value| value.as_bytes());
         let is_legacy_version = |version: &[u8]| protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version);
-        let modern = method != "initialize"
-            && (method == "server/discover"
-                || says_version(&message)
-                || version.is_some_and(|version| !is_legacy_version(version)));
+        let modern = method == "server/discover"
+            || says_version(&message)
+            || (method != "initialize" && version.is_some_and(|version| !is_legacy_version(version)));
         if modern {
             return self.modern(&parts, message, principal).await;
         }
@@ -146,6 +147,10 @@ impl Endpoint {
         let method = message.method_name().into_owned();
         let checked = headers::check(&parts.headers, &message, &self.around.control.snapshots.now());
         let checked = checked.and_then(|()| match session::is_modern(&message, &method) {
+            Ok(_) if method == "initialize" => {
+                let text = "there is no method `initialize` in 2026-07-28: send requests at once".to_owned();
+                Err(Refusal { code: protocol::METHOD_NOT_FOUND, text, data: None })
+            }
             Ok(true) if says_version(&message) => Ok(()),
             Ok(_) => {
                 let text = format!("`params._meta.{}` is missing", protocol::META_VERSION);
@@ -154,7 +159,11 @@ impl Endpoint {
             Err(refusal) => Err(refusal),
         });
         if let Err(refusal) = checked {
-            return error(StatusCode::BAD_REQUEST, message.id_text().unwrap_or("null"), &refusal);
+            let status = match refusal.code {
+                protocol::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            return error(status, message.id_text().unwrap_or("null"), &refusal);
         }
         let out = Outbox::answers(UNREAD_LIMIT, 1);
         let session = Session::new(self.around.clone(), principal, out.clone());
@@ -289,7 +298,11 @@ fn says_version(message: &Message) -> bool {
 /// Answers with JSON where the answers come soon and nothing else does, else with a stream.
 async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response {
     let mut frames = Vec::new();
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let patience = match follow {
+        Follow::Modern(_) => PATIENCE_MODERN,
+        Follow::Legacy(..) => PATIENCE_LEGACY,
+    };
+    let until = tokio::time::Instant::now() + patience;
     let mut done = false;
     while !done {
         let next = if accepts.events {

@@ -67,8 +67,10 @@ impl Session {
 
     /// Tells a client that its list of prompts or resources differs, if it has one or listens.
     fn tell_offers_changed(&self, snapshot: &Snapshot) -> bool {
-        let listens = self.lock().listens.values().any(|listen| listen.prompts || listen.resources);
-        let known = (self.lock().known_prompts, self.lock().known_resources);
+        let state = self.lock();
+        let listens = state.listens.values().any(|listen| listen.prompts || listen.resources);
+        let known = (state.known_prompts, state.known_resources);
+        drop(state);
         if known == (None, None) && !listens {
             return false;
         }

@@ -270,10 +270,14 @@ impl ReturnPath for Back {
 
     fn who(&self) -> Option<Who> {
         match &*self.0.lock() {
-            Place::Here(here) => {
-                Some(Who { client: Arc::as_ptr(&here.session) as u64, any_call: !here.exchange.modern })
-            }
-            _ => None,
+            Place::Here(here) => Some(Who {
+                client: Arc::as_ptr(&here.session) as u64,
+                owner: here.session.principal.number(),
+                is_away: false,
+                any_call: !here.exchange.modern,
+            }),
+            Place::Parked(waiting) => Some(Who { client: 0, owner: waiting.owner, is_away: true, any_call: false }),
+            Place::Over => None,
         }
     }
 

@@ -30,6 +30,8 @@ const MARK: &str = "toolrelay-parked-";
 pub struct Waiting {
     questions: BTreeMap<String, Question>,
     asked: u32,
+    /// Whose call it is: [`Principal::number`].
+    pub owner: u64,
     /// The source did not wait for the answer.
     pub ended: Option<End>,
     /// The request that asked, until it has been answered with the questions.
@@ -108,7 +110,8 @@ impl Entry {
 impl ClientCall {
     /// Answers the client's request with a question, and lets the call wait.
     pub(super) fn park(self: &Arc<Self>, here: Here, question: Question) {
-        let mut waiting = Waiting { here: Some(Box::new(here.clone())), ..Waiting::default() };
+        let owner = here.session.principal.number();
+        let mut waiting = Waiting { here: Some(Box::new(here.clone())), owner, ..Waiting::default() };
         waiting.add(question);
         *self.lock() = Place::Parked(waiting);
         let call = self.clone();

@@ -14,6 +14,8 @@ use crate::snapshot::{Principal, Snapshot};
 use crate::source::Source;
 use crate::wire::{Message, Object, Span, quoted};
 
+/// The extension for tasks (SEP-2663).
+const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// How much is remembered of what sources spoke of.
 const SEEN_MAX: usize = 4096;
 
@@ -65,6 +67,17 @@ impl Seen {
     }
 }
 
+/// Whether a modern request declares the extension for tasks.
+fn has_tasks(message: &Message) -> bool {
+    let declared = || {
+        let params = Object::parse(message.params_text()?)?;
+        let meta = Object::parse(params.get("_meta")?)?;
+        let capabilities = Object::parse(meta.get(protocol::META_CAPABILITIES)?)?;
+        Object::parse(capabilities.get("extensions")?)?.get(TASKS).map(str::to_owned)
+    };
+    declared().is_some()
+}
+
 fn task_key(task: &str) -> String {
     format!("task {task}")
 }
@@ -90,6 +103,12 @@ impl Session {
             }
             _ => return false,
         };
+        if matches!(by, Ok(By::Task(_))) && !has_tasks(message) {
+            let text = "the client has not declared the extension for tasks";
+            let data = format!("{{\"requiredCapabilities\":{{\"extensions\":{{\"{TASKS}\":{{}}}}}}}}");
+            exchange.error(protocol::MISSING_CAPABILITY, text, Some(&data));
+            return true;
+        }
         let Some(exchange) = self.resume(message, exchange.clone()) else { return true };
         match by {
             Ok(by) => self.send_other(method.to_owned(), by, message.clone(), exchange),

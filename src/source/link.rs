@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failures;
 use super::updates::Subscribers;
-use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
+use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply, Who};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Outbox, Piece, quoted};
 
@@ -73,28 +73,40 @@ impl Table {
     }
 
     /// The call that something belongs to which the source sent: the only one in flight, or of several any one of the same
-    /// client where that makes no difference. An id that leads to no call if there is none.
+    /// client where that makes no difference. A call whose client has still to answer waits for that, and does not count,
+    /// unless it is somebody else's. An id that leads to no call if there is none.
     fn addressee(&self, known: Option<u64>) -> Result<u64, Several> {
         if let Some(id) = known {
             return Ok(id);
         }
-        let mut running = self.pending.iter().filter_map(|(id, entry)| match entry {
+        let running = self.pending.iter().filter_map(|(id, entry)| match entry {
             Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
             _ => None,
         });
-        let Some((mut newest, first)) = running.next() else { return Ok(0) };
-        for (id, who) in running {
-            let is_same = matches!((who, first), (Some(who), Some(first)) if who == first && who.any_call);
+        let is_away = |who: &Option<Who>| who.is_some_and(|who| who.is_away);
+        let (away, here): (Vec<_>, Vec<_>) = running.partition(|(_, who)| is_away(who));
+        let of = if here.is_empty() { &away } else { &here };
+        let Some(&(mut newest, first)) = of.first() else { return Ok(0) };
+        for (id, who) in &of[1..] {
+            let is_same = matches!((who, first), (Some(who), Some(first)) if *who == first && who.any_call);
             if !is_same {
                 return Err(Several);
             }
-            newest = newest.max(id);
+            newest = newest.max(*id);
         }
-        Ok(newest)
+        let owner = first.map(|who| who.owner);
+        if away.iter().any(|(_, who)| who.map(|who| who.owner) != owner) { Err(Several) } else { Ok(newest) }
     }
 
     fn has_room(&self, max_in_flight: usize) -> bool {
-        self.running < if self.one_at_a_time { 1 } else { max_in_flight }
+        if !self.one_at_a_time {
+            return self.running < max_in_flight;
+        }
+        let busy = |entry: &Pending| match entry {
+            Pending::Call { call, sent: true, .. } => !call.back.who().is_some_and(|who| who.is_away),
+            _ => false,
+        };
+        self.running < max_in_flight && !self.pending.values().any(busy)
     }
 }
 
@@ -459,6 +471,10 @@ impl Link {
                     over.push((*id, *sent, total >= call.limits.total));
                 }
             }
+        }
+        if table.one_at_a_time {
+            // A call whose client is away makes room for another.
+            self.advance(&mut table);
         }
         drop(table);
         over.sort_unstable();
