@@ -1,7 +1,7 @@
-//! toolrelay: one MCP entry in front of many. It launches a person's MCP servers (its *sources*), keeps their tool lists
-//! in one deterministic *catalog*, and shows a client a short menu instead of hundreds of schemas; a tool is called by
-//! its own name once its *toolset* is open, and through `call_tool` always. A toolset is a drawer of the catalog: a source's
-//! own, or one that the configuration makes of parts of sources and of several.
+//! toolrelay: one MCP entry in front of many. It launches a person's MCP servers (its *sources*) or connects to them, keeps
+//! their tool lists in one deterministic *catalog*, and shows a client a short menu instead of hundreds of schemas; a tool
+//! is called by its own name once its *toolset* is open, and through `call_tool` always. A toolset is a drawer of the
+//! catalog: a source's own, or one that the configuration makes of parts of sources and of several.
 //!
 //! # Layout
 //!
@@ -18,7 +18,7 @@
 //! dispatch   DATA PLANE: a snapshot and a call -> policy -> route, or the reason why not
 //! control    CONTROL PLANE: owns the world; one loop over one event type; publishes snapshots
 //! snapshot   the world at an instant: catalog, sources, open toolsets
-//! source     one actor a source: launch, handshake, states, listing; its live connection
+//! source     one actor a source: launch or connection, handshake, states, listing; its live link
 //! store      what is remembered between runs (SQLite)
 //! call       one request in flight, with its own way back
 //! catalog    pure: listings merged, named, sorted; drawers; categories; signatures; search
@@ -49,6 +49,9 @@
 //! call's [`call::ReturnPath`], again as it came but for the id. What has to wait (for memory to be read, for a source to
 //! start or to be listed) waits in [`dispatch::settle`] or in the source's actor, never on this path.
 //!
+//! A source that is a program reads the link's bytes as a stream of lines. To one that is an address each message is a POST
+//! of its own ([`source::http`]), and what comes back, as a body or on a stream of events, is given to the same link.
+//!
 //! All of this runs on one thread, so that no message waits for a wake-up of another; what takes long (large messages,
 //! building the catalog, SQLite) goes to threads of its own.
 //!
@@ -62,6 +65,8 @@
 //! - Nothing in a name or an order depends on which source came first.
 //! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns.
 //! - A configuration that is reloaded touches no source whose entry says what it said, and one that cannot be used nothing.
+//! - A call that a source may have carried out is never sent a second time.
+//! - A source gets its own configured headers and credentials and nothing of any client's, and no other origin gets them.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.
 //! - `catalog`, `policy`, `pattern`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 

@@ -10,6 +10,7 @@ use super::Failure;
 use super::progress::Progress;
 use super::relayed::{self, Listed};
 use super::table::{Table, beside, counted};
+use crate::call::ErrorKind;
 use crate::relay::Relay;
 use crate::snapshot::Snapshot;
 use crate::source::{Source, State};
@@ -67,7 +68,7 @@ impl SourceLine {
         match (listed.map(|listed| &listed.outcome), state) {
             // It may be tried again already; what counts is how this start went.
             (Some(Err(error)), _) => Self {
-                state: "unreachable",
+                state: if error.kind == ErrorKind::NeedsAuth { "needs_auth" } else { "unreachable" },
                 reason: Some(error.message.clone()),
                 hint: Some(relayed::remedy(error).to_owned()),
                 failed: true,

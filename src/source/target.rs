@@ -189,12 +189,13 @@ fn redirect(response: &Response) -> Option<Option<String>> {
     redirects.then(|| response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned))
 }
 
-/// What an error comes of, the first cause last.
+/// What an error comes of, the first cause last. What an I/O error wraps counts, which `source` alone would skip.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let mut next = error.source();
     std::iter::from_fn(move || {
         let cause = next?;
-        next = cause.source();
+        let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| cause.source());
         Some(cause)
     })
 }
@@ -204,11 +205,7 @@ fn io_error(error: &reqwest::Error) -> Option<&io::Error> {
 }
 
 fn tls_error(error: &reqwest::Error) -> Option<String> {
-    causes(error).find_map(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let wrapped = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        cause.downcast_ref::<rustls::Error>().or(wrapped).map(ToString::to_string)
-    })
+    causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>()).map(ToString::to_string)
 }
 
 fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwest::Client, (String, String)> {

@@ -2,13 +2,16 @@
 
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// One request that came.
@@ -41,15 +44,32 @@ impl Seen {
     }
 }
 
+/// A connection's bytes, encrypted or not.
+trait Io: Read + Write {}
+
+impl<T: Read + Write> Io for T {}
+
+/// Both directions of it, used in turn by one thread.
+#[derive(Clone)]
+struct Shared(Rc<RefCell<Box<dyn Io>>>);
+
+impl Read for Shared {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().read(buffer)
+    }
+}
+
 /// The way back of one connection.
 pub struct Out {
     stream: TcpStream,
+    io: Shared,
 }
 
 impl Out {
     pub fn raw(&mut self, bytes: impl AsRef<[u8]>) {
-        let _ = self.stream.write_all(bytes.as_ref());
-        let _ = self.stream.flush();
+        let mut io = self.io.0.borrow_mut();
+        let _ = io.write_all(bytes.as_ref());
+        let _ = io.flush();
     }
 
     /// A whole response.
@@ -122,6 +142,24 @@ impl Web {
         usual: fn(&Seen, &mut Out),
         handler: impl Fn(&Seen, &mut Out) -> bool + Send + Sync + 'static,
     ) -> Self {
+        Self::start_with(port, None, usual, handler)
+    }
+
+    /// The same over TLS.
+    pub fn start_tls(
+        tls: Arc<ServerConfig>,
+        usual: fn(&Seen, &mut Out),
+        handler: impl Fn(&Seen, &mut Out) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(0, Some(tls), usual, handler)
+    }
+
+    fn start_with(
+        port: u16,
+        tls: Option<Arc<ServerConfig>>,
+        usual: fn(&Seen, &mut Out),
+        handler: impl Fn(&Seen, &mut Out) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -133,8 +171,8 @@ impl Web {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
-                let (kept, handler) = (kept.clone(), handler.clone());
-                std::thread::spawn(move || converse(stream, &kept, usual, &*handler));
+                let (kept, handler, tls) = (kept.clone(), handler.clone(), tls.clone());
+                std::thread::spawn(move || converse(stream, tls, &kept, usual, &*handler));
             }
         });
         Self { port, seen, stop }
@@ -174,12 +212,19 @@ impl Drop for Web {
 
 fn converse(
     stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
     kept: &Mutex<Vec<Seen>>,
     usual: fn(&Seen, &mut Out),
     handler: &dyn Fn(&Seen, &mut Out) -> bool,
 ) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut out = Out { stream };
+    let plain = stream.try_clone().unwrap();
+    let io: Box<dyn Io> = match tls {
+        Some(tls) => Box::new(StreamOwned::new(ServerConnection::new(tls).unwrap(), plain)),
+        None => Box::new(plain),
+    };
+    let io = Shared(Rc::new(RefCell::new(io)));
+    let mut reader = BufReader::new(io.clone());
+    let mut out = Out { stream, io };
     while let Some(seen) = read_request(&mut reader) {
         kept.lock().unwrap().push(seen.clone());
         if !handler(&seen, &mut out) {
