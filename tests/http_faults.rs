@@ -460,6 +460,23 @@ fn a_call_that_gets_no_answer_ends_in_time_and_the_next_one_works() {
 }
 
 #[test]
+fn a_source_that_does_not_let_its_session_go_does_not_hold_up_the_end() {
+    let web = Web::start(web::legacy, |seen, out| {
+        let ends = seen.method == "DELETE";
+        if ends {
+            out.is_closed_within(support::PATIENCE);
+        }
+        ends
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    relay.call("web", "echo", json!({}));
+    relay.close_stdin();
+    let (status, took) = relay.ended();
+    assert!(status.success() && took < support::AT_ONCE, "{took:?}");
+    assert_eq!(web.with_method("DELETE").len(), 1);
+}
+
+#[test]
 fn a_probe_that_is_answered_in_any_other_way_leads_to_initialize() {
     let answers: [fn(&Seen, &mut web::Out); 7] = [
         |_, out| out.reply(400, &[], ""),

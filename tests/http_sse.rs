@@ -123,6 +123,22 @@ fn a_lost_stream_ends_its_calls_and_the_next_one_connects_again() {
 }
 
 #[test]
+fn a_session_that_takes_no_messages_any_more_is_left() {
+    let moved = Arc::new(std::sync::atomic::AtomicU32::new(1));
+    let session = moved.clone();
+    // Each stream has a session of its own, and only the last one's takes messages.
+    let (web, _) = old(move |_| format!("/message?session={}", session.load(std::sync::atomic::Ordering::SeqCst)));
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    moved.store(2, std::sync::atomic::Ordering::SeqCst);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(kind == "unavailable" && text.contains("HTTP 404"), "{text}");
+    moved.store(1, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(web.with_method("GET").len(), 2);
+    relay.finish();
+}
+
+#[test]
 fn what_is_no_stream_is_told() {
     type Answer = fn(&Seen, &mut Out);
     let answers: [(Answer, &str); 3] = [

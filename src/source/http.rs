@@ -28,8 +28,6 @@ use crate::wire::{self, Kind, Message, Object, Outbox};
 
 /// How often requests are looked for whose answer nobody waits for any more.
 const TIDY: Duration = Duration::from_secs(1);
-/// How long `notifications/initialized` may hold up what is sent after it.
-const INITIALIZED: Duration = Duration::from_secs(10);
 /// How long the end of a session may take: while the relay goes on, and when it ends.
 const FAREWELL: Duration = Duration::from_secs(3);
 const FAREWELL_AT_EXIT: Duration = Duration::from_millis(700);
@@ -150,7 +148,7 @@ impl Connection {
                 (Kind::Request, _) => self.take_off(message.clone()),
                 (_, "notifications/initialized") => {
                     // Nothing may overtake it.
-                    let _ = tokio::time::timeout(INITIALIZED, self.post_note(&message)).await;
+                    self.post_note(&message).await;
                     if self.endpoint.is_none() {
                         self.spawn(unasked::own_stream(self.clone()).in_current_span());
                     }

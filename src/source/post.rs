@@ -20,6 +20,8 @@ use crate::protocol::Era;
 use crate::wire::sse::SseReader;
 use crate::wire::{Kind, Message};
 
+/// How long a notification may take to be accepted.
+const NOTE: Duration = Duration::from_secs(10);
 /// The wait before the second try of a connection that did not come about.
 const QUICK: Duration = Duration::from_millis(250);
 /// How often a source that takes no requests for now is asked again.
@@ -59,15 +61,16 @@ impl Connection {
 
     /// Sends a notification, or an answer to something the source asked.
     pub async fn post_note(self: &Arc<Self>, message: &Message) {
-        let posted = match &self.endpoint {
-            Some(_) => self.post_old(message).await,
-            None => {
-                let posted = self.post(&self.target.url, self.headers(message), message.line.clone()).await;
-                posted.map(|response| tracing::trace!(status = response.status().as_u16(), "note posted"))
+        let posting = async {
+            match &self.endpoint {
+                Some(_) => self.post_old(message).await,
+                None => self.post(&self.target.url, self.headers(message), message.line.clone()).await.map(drop),
             }
         };
-        if let Err(error) = posted {
-            tracing::debug!(why = %error.message, "note not delivered");
+        match tokio::time::timeout(NOTE, posting).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(why = %error.message, "note not delivered"),
+            Err(_) => tracing::debug!("note not taken in time"),
         }
     }
 
@@ -171,7 +174,7 @@ impl Connection {
             }
             kind => {
                 let body = self.read_body(response).await?;
-                let text = body.clone();
+                let sample = body[..body.len().min(16 * super::target::SAMPLE)].to_vec();
                 let delivered = self.deliver(body, Some(asked)).await;
                 match (delivered.complaint, delivered.answered, delivered.stray) {
                     (Some(complaint), ..) => Ok(Outcome::Complains(complaint)),
@@ -181,8 +184,7 @@ impl Connection {
                         Err(super::failures::unreadable(&self.link.source, &why))
                     }
                     (None, false, _) => {
-                        let text = String::from_utf8_lossy(&text[..text.len().min(16 * super::target::SAMPLE)]);
-                        Err(refusal::no_answer(&self.target, &headers, &text))
+                        Err(refusal::no_answer(&self.target, &headers, &String::from_utf8_lossy(&sample)))
                     }
                 }
             }
@@ -328,7 +330,8 @@ impl Connection {
         }
         let body = self.read_body(response).await.unwrap_or_default().to_vec();
         let error = Refusal { status, headers, body }.error(&self.target);
-        if status == StatusCode::UNAUTHORIZED {
+        // The session and its stream are one: where messages are not taken any more, no stream brings answers.
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE) {
             self.end(error.clone());
         }
         Err(error)

@@ -14,8 +14,9 @@ use super::stderr::StderrTail;
 use crate::call::{CallError, ErrorKind};
 use crate::config::{Lookup, Remote, ResolvedRemote};
 
-/// A pooled connection that was idle for longer is not used again: what stands between may have forgotten it.
-const POOL_IDLE: Duration = Duration::from_secs(20);
+/// A pooled connection that was idle for longer is not used again. Node and uvicorn close theirs after 5 s, and a request
+/// that crosses such an end on its way may or may not have been read; others on the way forget idle connections silently.
+const POOL_IDLE: Duration = Duration::from_secs(4);
 /// How often a silent connection is probed, so that one that is dead is found out.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long sent data may stay unacknowledged before the connection counts as dead.
