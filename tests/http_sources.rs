@@ -108,6 +108,24 @@ fn what_a_tool_wants_in_headers_is_read_anew_when_it_has_changed() {
     assert!(web.posts(CALLED).len() <= 4);
 }
 
+#[test]
+fn a_modern_source_that_names_its_revisions_first_is_asked_again() {
+    let asked = std::sync::atomic::AtomicBool::new(false);
+    let web = Web::start(web::modern, move |seen, out| {
+        let first = !asked.swap(true, std::sync::atomic::Ordering::SeqCst);
+        if first {
+            let mut refusal = web::error(&seen.id(), -32022, "Unsupported protocol version");
+            refusal["error"]["data"] = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
+            out.json(400, &[], &refusal);
+        }
+        first
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!((web.posts("server/discover").len(), web.posts("initialize").len()), (2, 0));
+    relay.finish();
+}
+
 /// Answers the call with a stream of exactly these bytes, in pieces of `cut`.
 fn streamed(shape: impl Fn(&str) -> String + Send + Sync + 'static, cut: usize) -> Web {
     Web::start(web::legacy, move |seen, out| {

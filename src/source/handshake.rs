@@ -61,7 +61,10 @@ pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> R
 }
 
 async fn discover_only(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
-    let answer = received(discover(link)).await;
+    let mut answer = received(discover(link)).await;
+    if offers_modern(&answer) {
+        answer = received(discover(link)).await;
+    }
     match read_discover(link, &answer) {
         Some(greeting) => Ok(greeting),
         None => Err(NoGreeting::Failed(rejected(link, "server/discover", &answer))),
@@ -71,10 +74,13 @@ async fn discover_only(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
 /// Asks for the modern era first, and for the legacy one when there is no modern answer.
 async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
     let mut discovering = discover(link);
-    let first = match tokio::time::timeout(PROBE, &mut discovering).await {
+    let mut first = match tokio::time::timeout(PROBE, &mut discovering).await {
         Ok(answer) => Some(settle(link, answer)),
         Err(_) => None,
     };
+    if first.as_ref().is_some_and(offers_modern) {
+        first = Some(received(discover(link)).await);
+    }
     if let Some(answer) = &first {
         if let Some(greeting) = read_discover(link, answer) {
             return Ok(greeting);
@@ -201,6 +207,18 @@ fn abilities(result: &Object<'_>) -> Abilities {
         logging: has("logging"),
         extensions: own.get("extensions").filter(|text| text.starts_with('{')).map(str::to_owned),
     }
+}
+
+/// The source refuses the revision it was asked in, and names it among those it speaks: it is to be asked again.
+fn offers_modern(answer: &Answer) -> bool {
+    let Ok(message) = answer else { return false };
+    let error = message.error.and_then(|error| Object::parse(message.text(error)));
+    error.is_some_and(|error| {
+        let code = error.get("code").and_then(|code| code.parse::<i64>().ok());
+        let supported = error.get("data").and_then(Object::parse).and_then(|data| data.get("supported"));
+        let supported = supported.and_then(|list| serde_json::from_str::<Vec<String>>(list).ok()).unwrap_or_default();
+        code == Some(protocol::UNSUPPORTED_VERSION) && supported.iter().any(|version| version == protocol::MODERN)
+    })
 }
 
 /// The source refused `initialize` because it only speaks the modern revision.
