@@ -213,6 +213,47 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn megabytes_pass_both_ways_in_an_event_and_in_a_body() {
+    for streams in [true, false] {
+        let web = Web::start(web::legacy, move |seen, out| {
+            let streams = streams && seen.rpc() == CALLED;
+            if streams {
+                out.stream();
+                for piece in format!("data: {}\n\n", web::echoed(seen)).as_bytes().chunks(70_001) {
+                    out.chunk(piece);
+                }
+                out.end_stream();
+            }
+            streams
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let arguments = json!({"text": "é\n".repeat(2 << 20)});
+        assert!(relay.call("web", "echo", arguments.clone()).structured() == arguments, "{streams}");
+        relay.finish();
+    }
+}
+
+#[test]
+fn the_end_of_the_relay_waits_for_no_answer() {
+    for server in [web::legacy as fn(&Seen, &mut Out), web::modern] {
+        let web = Web::start(server, |seen, out| {
+            let held = seen.rpc() == CALLED;
+            if held {
+                out.stream();
+                out.is_closed_within(support::PATIENCE);
+            }
+            held
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        relay.ask_call("web", "echo", json!({}));
+        eventually("the call is there", || !web.posts(CALLED).is_empty());
+        relay.signal(rustix::process::Signal::TERM);
+        let (_, took) = relay.ended();
+        assert!(took < support::AT_ONCE, "{took:?}");
+    }
+}
+
+#[test]
 fn progress_comes_in_order_and_before_the_answer() {
     let web = Web::start(web::legacy, |seen, out| {
         if seen.rpc() != CALLED {
