@@ -265,7 +265,7 @@ fn a_source_that_wants_to_be_left_alone_is() {
     let calls = web.posts(CALLED);
     assert!(calls[1].at - calls[0].at >= Duration::from_secs(1));
     relay.finish();
-    let web = failing(2, |_, out| out.reply(503, &[], ""));
+    let web = failing(2, |_, out| out.reply(503, &[("retry-after", "0")], ""));
     let mut relay = Relay::greeted("", &[web.source("web", "")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     assert_eq!(web.posts(CALLED).len(), 3);
@@ -276,6 +276,58 @@ fn a_source_that_wants_to_be_left_alone_is() {
     assert_eq!(kind, "busy");
     assert!(text.contains("HTTP 429") && text.contains("in 4000 s") && text.contains("nothing was done"), "{text}");
     assert_eq!(web.posts(CALLED).len(), 1);
+    relay.finish();
+}
+
+#[test]
+fn a_source_that_is_unavailable_without_a_word_is_asked_again_for_what_has_no_effect_only() {
+    let left = AtomicUsize::new(2);
+    let web = Web::start(web::legacy, move |seen, out| {
+        let counted = ["initialize", CALLED].contains(&&*seen.rpc());
+        let fails =
+            counted && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if fails {
+            out.reply(503, &[], "");
+        }
+        fails
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(web.posts("initialize").len(), 3);
+    relay.finish();
+    let web = failing(1, |_, out| out.reply(503, &[], "upstream reset before headers"));
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(kind == "unavailable" && text.contains("whether the call took effect is not known"), "{text}");
+    assert_eq!(web.posts(CALLED).len(), 1);
+    relay.finish();
+}
+
+#[test]
+fn a_refusal_that_never_ends_ends_its_call_all_the_same() {
+    let web = failing(1, |_, out| {
+        out.raw("HTTP/1.1 500 X\r\ncontent-type: text/html\r\ntransfer-encoding: chunked\r\n\r\n");
+        out.chunk("<html>and so on");
+        out.is_closed_within(support::PATIENCE);
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let (_, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(text.contains("HTTP 500, with a web page"), "{text}");
+    relay.finish();
+}
+
+#[test]
+fn a_list_that_is_refused_for_its_headers_is_not_asked_for_in_a_circle() {
+    let web = Web::start(web::modern, |seen, out| {
+        let lists = seen.rpc() == "tools/list";
+        if lists {
+            out.json(400, &[], &web::error(&seen.id(), -32020, "header mismatch"));
+        }
+        lists
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    assert!(relay.call("web", "echo", json!({})).failure().1.contains("header mismatch"));
+    assert!(web.posts("tools/list").len() <= 2, "{}", web.posts("tools/list").len());
     relay.finish();
 }
 

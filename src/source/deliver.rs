@@ -9,7 +9,7 @@ use reqwest::Response;
 
 use super::failures;
 use super::http::Connection;
-use super::refusal::{self, Complaint};
+use super::refusal::{self, Complaint, Refusal};
 use crate::call::CallError;
 use crate::protocol::Era;
 use crate::wire::sse::{Event, SseReader};
@@ -17,6 +17,10 @@ use crate::wire::{self, Kind, Message, Outbox, Unreadable};
 
 /// How long a stream that has answered may take to end, so that its connection can be used again.
 const LAST_BYTES: Duration = Duration::from_millis(500);
+
+/// How much of a refusal is read, and for how long.
+const REFUSAL_MAX: usize = 1024 * 1024;
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// The request whose answer is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Asked {
 pub enum What {
     Initialize,
     List,
+    /// A call, which may have effects: it is repeated only where it was certainly not carried out.
+    Call,
     Other,
 }
 
@@ -115,7 +121,7 @@ impl Connection {
             match asked.what {
                 What::Initialize => self.session.note_version(message),
                 What::List if self.link.era() == Era::Modern => self.params.learn(message),
-                What::List | What::Other => {}
+                What::List | What::Call | What::Other => {}
             }
         }
         let outbox = self.link.receive(message);
@@ -192,5 +198,18 @@ impl Connection {
                 Err(error) => return Err(refusal::broke_off(&self.link.source, &self.target.told(&error))),
             }
         }
+    }
+
+    /// Reads as much of a refusal as is worth it: pages have no end that matters.
+    pub async fn read_refusal(&self, mut response: Response) -> Refusal {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut body = Vec::new();
+        let reading = async {
+            while let (true, Ok(Some(chunk))) = (body.len() < REFUSAL_MAX, response.chunk().await) {
+                body.extend_from_slice(&chunk);
+            }
+        };
+        let _ = tokio::time::timeout(REFUSAL_TIME, reading).await;
+        Refusal { status, headers, body }
     }
 }

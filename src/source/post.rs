@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::deliver::{Asked, StreamEnd, What};
 use super::http::Connection;
-use super::refusal::{self, Complaint, Refusal};
+use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::{SESSION_ID, Session};
 use crate::call::{CallError, ErrorKind};
@@ -107,6 +107,7 @@ impl Connection {
         let what = match &*message.method_name() {
             "initialize" => What::Initialize,
             "tools/list" => What::List,
+            "tools/call" => What::Call,
             _ => What::Other,
         };
         if what == What::Initialize {
@@ -117,7 +118,7 @@ impl Connection {
         loop {
             let session = self.session.current();
             let acts_on = match (repeated, self.is_modern(message)) {
-                (false, true) => Some(Complaint::Headers),
+                (false, true) if what == What::Call => Some(Complaint::Headers),
                 (false, false) if session.has_begun() => Some(Complaint::Session),
                 _ => None,
             };
@@ -197,9 +198,8 @@ impl Connection {
         asked: Asked,
         session: &Session,
     ) -> Result<Outcome, CallError> {
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = self.read_body(response).await.unwrap_or_default();
-        let refusal = Refusal { status, headers, body: body.to_vec() };
+        let refusal = self.read_refusal(response).await;
+        let status = refusal.status;
         let error = refusal.error(&self.target);
         if matches!(status.as_u16(), 401 | 403) {
             if status == StatusCode::UNAUTHORIZED {
@@ -214,7 +214,7 @@ impl Connection {
             let delivered = self.deliver(reply.line.as_ref().into(), Some(asked)).await;
             return Ok(delivered.complaint.map_or(Outcome::Answered, Outcome::Complains));
         }
-        if let Some(after) = refusal.later() {
+        if let Some(after) = refusal.later().filter(|_| refusal.did_nothing() || asked.what != What::Call) {
             return Ok(Outcome::Later(after, error));
         }
         if asked.what == What::Initialize && matches!(status.as_u16(), 400 | 404 | 405) {
@@ -281,8 +281,7 @@ impl Connection {
         let response = self.post(&self.target.url, headers, greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
-            let body = self.read_body(response).await.unwrap_or_default().to_vec();
-            let error = Refusal { status, headers, body }.error(&self.target);
+            let error = self.read_refusal(response).await.error(&self.target);
             if status == StatusCode::UNAUTHORIZED {
                 self.end(error.clone());
             }
@@ -324,12 +323,11 @@ impl Connection {
         let told = endpoint.wait_for(Option::is_some).await.expect("BUG: the sender is here").clone();
         let url = told.expect("BUG: waited for it");
         let response = self.post(&url, self.headers(message), message.line.clone()).await?;
-        let (status, headers) = (response.status(), response.headers().clone());
+        let status = response.status();
         if status.is_success() {
             return Ok(());
         }
-        let body = self.read_body(response).await.unwrap_or_default().to_vec();
-        let error = Refusal { status, headers, body }.error(&self.target);
+        let error = self.read_refusal(response).await.error(&self.target);
         // The session and its stream are one: where messages are not taken any more, no stream brings answers.
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE) {
             self.end(error.clone());

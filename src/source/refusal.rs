@@ -10,7 +10,7 @@ use super::target::{SAMPLE, Target};
 use crate::call::{CallError, ErrorKind};
 use crate::wire::{Kind, Message, Object};
 
-/// The longest body of a refusal that is read.
+/// What is told of a call that may have been carried out.
 const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
 
 /// What a source complains of where the relay can do something about it.
@@ -69,6 +69,11 @@ impl Refusal {
         }
     }
 
+    /// Whether it says that nothing was done. A 503 alone may come from something in between that lost the answer.
+    pub fn did_nothing(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || self.later().flatten().is_some()
+    }
+
     /// How long the source wants to be left alone, if it may be asked again at all.
     pub fn later(&self) -> Option<Option<Duration>> {
         if !matches!(self.status.as_u16(), 429 | 503) {
@@ -98,7 +103,7 @@ impl Refusal {
                 "correct `url`: it must be the address of the MCP endpoint itself, often with `/mcp` at its end"
                     .to_owned(),
             ),
-            429 | 503 => {
+            429 | 503 if self.did_nothing() => {
                 let wait = self.later().flatten().map(|wait| format!(" in {} s", wait.as_secs())).unwrap_or_default();
                 (
                     ErrorKind::Busy,

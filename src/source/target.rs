@@ -220,10 +220,15 @@ fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwe
         .pool_idle_timeout(POOL_IDLE)
         .tcp_keepalive(KEEP_ALIVE)
         .tcp_keepalive_interval(KEEP_ALIVE)
+        .http2_keep_alive_interval(KEEP_ALIVE)
         .tcp_nodelay(true);
     #[cfg(target_os = "linux")]
     {
         builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    }
+    if remote.headers.keys().any(|name| name.eq_ignore_ascii_case("host")) {
+        // HTTP/2 has no such header: the name would come from the address.
+        builder = builder.http1_only();
     }
     if let Some(proxy) = &resolved.proxy {
         let proxy = reqwest::Proxy::all(proxy.as_str()).map_err(|_| {

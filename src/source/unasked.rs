@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, Url};
 
 use super::http::Connection;
-use super::refusal::{self, Refusal};
+use super::refusal;
 use super::target::Trouble;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::Message;
@@ -136,18 +136,12 @@ pub async fn old_stream(connection: Arc<Connection>) {
             }
         }
         Ok(response) => {
-            let (status, headers) = (response.status(), response.headers().clone());
-            // A stream of another kind may never end.
-            let body = if headers.contains_key("content-length") {
-                connection.read_body(response).await
+            let refusal = connection.read_refusal(response).await;
+            if refusal.status.is_success() {
+                let text = String::from_utf8_lossy(&refusal.body);
+                refusal::no_answer(&connection.target, &refusal.headers, &text)
             } else {
-                Ok(<_>::default())
-            };
-            let body = body.unwrap_or_default().to_vec();
-            if status.is_success() {
-                refusal::no_answer(&connection.target, &headers, &String::from_utf8_lossy(&body))
-            } else {
-                Refusal { status, headers, body }.error(&connection.target)
+                refusal.error(&connection.target)
             }
         }
         Err(trouble) => trouble.error,
