@@ -47,6 +47,27 @@ fn a_legacy_source_has_a_session_from_the_first_message_to_the_last() {
 }
 
 #[test]
+fn a_legacy_source_may_do_without_a_session() {
+    let web = Web::start(web::legacy, |seen, out| {
+        let begins = seen.rpc() == "initialize";
+        if begins {
+            let result =
+                json!({"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}, "serverInfo": {"name": "web"}});
+            out.json(200, &[], &json!({"jsonrpc": "2.0", "id": seen.id(), "result": result}));
+        }
+        begins
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    for number in 0..3 {
+        assert_eq!(relay.call("web", "echo", json!({"n": number})).structured(), json!({"n": number}));
+    }
+    relay.finish();
+    assert!(web.seen().iter().all(|seen| seen.header("mcp-session-id").is_none()));
+    assert!(web.posts(CALLED).iter().all(|seen| seen.header("mcp-protocol-version") == Some("2025-03-26")));
+    assert_eq!((web.posts("initialize").len(), web.with_method("DELETE").len()), (1, 0));
+}
+
+#[test]
 fn a_modern_source_is_told_in_headers_what_a_body_says() {
     let web = Web::start(web::modern, |seen, out| {
         if seen.rpc() != "tools/list" {

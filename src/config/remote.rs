@@ -108,7 +108,8 @@ impl Remote {
             return None;
         }
         let url = self.url.expand(lookup).ok()?.value;
-        (self.has_credentials() && is_open(&url)).then_some(
+        let logs_in = reqwest::Url::parse(&url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+        ((self.has_credentials() || logs_in) && is_open(&url)).then_some(
             "its credentials go over plain http:// to another machine, where others can read them; use https://",
         )
     }
@@ -280,6 +281,8 @@ mod tests {
         ] {
             assert_eq!(is_open(url), open, "{url}");
             assert_eq!(remote(url, &[], Some("${T}")).caution(&lookup()).is_some(), open, "{url}");
+            let login = url.replacen("//", "//name:word@", 1);
+            assert_eq!(remote(&login, &[], None).caution(&lookup()).is_some(), open, "{login}");
             assert_eq!(remote(url, &[("X-Mode", "x")], None).caution(&lookup()), None, "{url}");
         }
     }
