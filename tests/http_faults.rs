@@ -529,6 +529,19 @@ fn a_source_that_does_not_let_its_session_go_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_source_that_takes_connections_and_says_nothing_is_told() {
+    let web = Web::start(web::legacy, |_, out| {
+        out.is_closed_within(support::PATIENCE);
+        true
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "start_timeout_secs = 1")]);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert_eq!(kind, "unavailable");
+    assert!(text.contains("was connected to but did not answer the handshake within 1 s"), "{text}");
+    relay.finish();
+}
+
+#[test]
 fn a_probe_that_is_answered_in_any_other_way_leads_to_initialize() {
     let answers: [fn(&Seen, &mut web::Out); 7] = [
         |_, out| out.reply(400, &[], ""),

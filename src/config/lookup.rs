@@ -80,7 +80,7 @@ impl Problem {
             Self::NoHome => "set HOME, or write the path in full".to_owned(),
             Self::EmptyCommand => "write the program to start, as in `command = \"npx\"`".to_owned(),
             Self::EmptyCredential(reference) => {
-                format!("give `{reference}` a value, or remove this variable from `env`")
+                format!("give `{reference}` a value, or remove this key")
             }
         }
     }

@@ -247,7 +247,7 @@ command = "x"
                 37,
                 "source.github.env.API_KEY",
                 "the credential is empty: `${EMPTY}` gives no text",
-                "give `${EMPTY}` a value, or remove this variable from `env`"
+                "give `${EMPTY}` a value, or remove this key"
             ),
             fault(
                 12,

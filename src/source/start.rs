@@ -159,8 +159,9 @@ struct Refused {
 }
 
 fn too_slow(config: &SourceConfig, running: &Running) -> CallError {
+    let done = if running.http.is_some() { "connected to" } else { "started" };
     let text = format!(
-        "source `{}` was started but did not answer the handshake within {} s{}",
+        "source `{}` was {done} but did not answer the handshake within {} s{}",
         config.id,
         config.start_timeout.as_secs_f32(),
         running.tail.told()
