@@ -357,6 +357,7 @@ mod tests {
             title: Some("\u{7}".into()),
             version: None,
             instructions: Some(format!("x\u{1b}\n{}", "é".repeat(INSTRUCTIONS_MAX))),
+            ..ServerNote::default()
         };
         let clean = note.cleaned();
         assert_eq!((clean.name.as_str(), &clean.title), ("a b", &None));

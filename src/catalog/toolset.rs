@@ -370,6 +370,7 @@ mod tests {
             title: title.map(Into::into),
             version: None,
             instructions: instructions.map(Into::into),
+            ..ServerNote::default()
         };
         let rules = ToolRules::default();
         for (given, note, expected) in [
