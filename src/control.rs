@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::{Catalog, Listing, Toolset};
 use crate::config::{Config, SourceEntry, Start};
 use crate::name::SourceId;
-use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots};
+use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots, Views};
 use crate::source::{Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
 use changes::Fixed;
@@ -172,9 +172,10 @@ impl World {
         }
         let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
         let mut open = OpenByPrincipal::new();
-        if config.relay.remember {
-            for (principal, name) in &recalled.open {
-                open.entry(Principal(principal.as_str().into())).or_default().recall(name, &catalog);
+        for (principal, name) in &recalled.open {
+            let principal = Principal(principal.as_str().into());
+            if principal.is_remembered(&config) {
+                open.entry(principal).or_default().recall(name, &catalog);
             }
         }
         let sources = Arc::new(sources);
@@ -185,6 +186,8 @@ impl World {
             open: Arc::new(open.clone()),
             index: Arc::new(OnceLock::new()),
             stale: None,
+            granted: None,
+            views: Arc::new(Views::new(&config)),
         };
         let (publish, snapshots) = watch::channel(Arc::new(snapshot));
         let (sender, events) = mpsc::channel(EVENTS);
@@ -337,7 +340,7 @@ impl World {
     fn open(&mut self, principal: &Principal, change: Change) -> bool {
         let open = !matches!(change, Change::Close(..));
         let changed = self.open.entry(principal.clone()).or_default().apply(change);
-        if self.config.relay.remember {
+        if principal.is_remembered(&self.config) {
             for name in &changed {
                 self.store.keep_open(&principal.0, name, open);
             }
@@ -353,7 +356,7 @@ impl World {
     async fn rebuild(&mut self, listings: Vec<(SourceId, Listing, bool)>) -> bool {
         let config = self.config.clone();
         let mut toolsets = self.toolsets.clone();
-        let store = self.store.clone();
+        let (store, sources, views) = (self.store.clone(), self.sources.clone(), self.publish.borrow().views.clone());
         self.digests.extend(listings.iter().map(|(id, listing, _)| (id.clone(), listing.digest.clone())));
         let built = tokio::task::spawn_blocking(move || {
             for (id, listing, fresh) in listings {
@@ -362,14 +365,15 @@ impl World {
                 remember(&store, entry, &toolset, &listing, fresh);
                 toolsets.insert(id, Arc::new(toolset));
             }
-            let catalog = Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets);
-            (toolsets, catalog)
+            let catalog = Arc::new(Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets));
+            let views = views.renewed(&config, &catalog, &sources);
+            (toolsets, catalog, views)
         })
         .await;
         match built {
-            Ok((toolsets, catalog)) => {
+            Ok((toolsets, catalog, views)) => {
                 self.toolsets = toolsets;
-                self.publish(Some(catalog));
+                self.publish(Some((catalog, views)));
                 true
             }
             Err(error) => {
@@ -379,11 +383,11 @@ impl World {
         }
     }
 
-    fn publish(&self, catalog: Option<Catalog>) {
+    fn publish(&self, built: Option<(Arc<Catalog>, Views)>) {
         let last = self.publish.borrow().clone();
-        let (catalog, index) = match catalog {
-            Some(catalog) => (Arc::new(catalog), Arc::new(OnceLock::new())),
-            None => (last.catalog.clone(), last.index.clone()),
+        let (catalog, index, views) = match built {
+            Some((catalog, views)) => (catalog, Arc::default(), Arc::new(views)),
+            None => (last.catalog.clone(), last.index.clone(), last.views.clone()),
         };
         let snapshot = Snapshot {
             config: self.config.clone(),
@@ -392,6 +396,8 @@ impl World {
             open: Arc::new(self.open.clone()),
             index,
             stale: self.stale.clone(),
+            granted: None,
+            views,
         };
         self.publish.send_replace(Arc::new(snapshot));
     }

@@ -3,7 +3,7 @@
 
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Drawer, Entry, Toolset};
-use crate::config::{CallLimits, Unlisted};
+use crate::config::{CallLimits, SourceConfig, Unlisted};
 use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
@@ -106,6 +106,9 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
     if config.is_some_and(|config| config.unlisted == Unlisted::Forward) {
         return resolve_named(snapshot, source, tool);
     }
+    if let Some(error) = withheld_by_name(snapshot, source, tool) {
+        return Resolved::Refused(error);
+    }
     let similar = snapshot.catalog.similar_tools(source, tool);
     let entries = similar.iter().filter_map(|tool| snapshot.catalog.find(source, tool));
     error.similar = entries.map(|entry| snapshot.catalog.exposed_name(entry).to_string()).collect();
@@ -121,6 +124,12 @@ fn withheld_direct(snapshot: &Snapshot, name: &str) -> Option<CallError> {
         let found = toolset.withheld.iter().find(|withheld| named(&withheld.tool))?;
         Some(refused(toolset.id.as_str(), found.tool.as_str(), &found.reason))
     })
+}
+
+/// A credential's rules hold for a name whether the source has such a tool or not, and need not start it to say so.
+fn withheld_by_name(snapshot: &Snapshot, source: &str, tool: &str) -> Option<CallError> {
+    let reason = snapshot.granted.as_ref()?.refusal_by_name(source, tool)?;
+    Some(refused(source, tool, &reason))
 }
 
 fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
@@ -244,9 +253,12 @@ fn refused(source: &str, tool: &str, reason: &str) -> CallError {
 
 /// A tool that the source has not listed.
 fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str) -> Resolved {
+    if let Some(error) = withheld_by_name(snapshot, source.id.as_str(), tool) {
+        return Resolved::Refused(error);
+    }
     let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
     if config.unlisted == Unlisted::Forward && toolset.is_listed() {
-        return match Policy::new(&config.rules).judge_name(tool) {
+        return match judge_unlisted(snapshot, config, tool) {
             Verdict::Allowed { .. } => {
                 Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits })
             }
@@ -261,6 +273,15 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
     .at(source.id.as_str(), Some(tool));
     error.similar = snapshot.catalog.similar_tools(source.id.as_str(), tool);
     missing(source, error)
+}
+
+/// The source's rules, and then those of the credential.
+fn judge_unlisted(snapshot: &Snapshot, config: &SourceConfig, tool: &str) -> Verdict {
+    let verdict = Policy::new(&config.rules).judge_name(tool);
+    let Verdict::Allowed { read_only, .. } = verdict else { return verdict };
+    let granted = snapshot.granted.as_ref();
+    let reason = granted.and_then(|granted| granted.refusal_unlisted(config.id.as_str(), tool, read_only));
+    reason.map_or(verdict, |reason| Verdict::Withheld { reason })
 }
 
 /// Not in the catalog: the source is asked again before that is said, if it can be asked.

@@ -10,6 +10,8 @@
 //! things, such as `commit`, write unless they stand after the reading verb (`get_commit`), and not after an `and`
 //! (`get_and_commit`). A name that says neither, such as `report`, counts as writing.
 
+pub mod grant;
+
 use std::collections::BTreeMap;
 
 use wildmatch::WildMatch;

@@ -120,7 +120,9 @@ struct Listen {
 }
 
 impl Session {
-    pub fn new(around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+    /// A session of a principal, which sees the world as that one does.
+    pub fn new(mut around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+        around.control.snapshots = around.control.snapshots.seen_by(&principal);
         Arc::new(Self { around, principal, news, state: Mutex::default(), settled: Notify::new(), tell: Notify::new() })
     }
 

@@ -1,6 +1,8 @@
 //! Owns the view of the world at an instant that everyone reads: catalog, sources, and which toolsets are open.
 //! It never changes; the control plane publishes a new one.
 
+mod view;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +12,9 @@ use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Drawer, Entry, Toolset};
 use crate::config::{Config, Exposure, SourceConfig};
 use crate::name::{SourceId, ToolName};
+use crate::policy::grant::Granted;
 use crate::source::{Source, State};
+pub use view::Views;
 
 /// Whose credential a request comes with: the unit that toolsets are opened for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,38 +44,75 @@ impl Principal {
         hasher.finish()
     }
 
+    /// Whether what it opens is remembered between runs: of the local user only if the configuration says so.
+    pub fn is_remembered(&self, config: &Config) -> bool {
+        config.relay.remember || *self != Self::local()
+    }
+
     /// The id of its credential in the configuration, if it has one.
     pub fn credential_id(&self) -> Option<&str> {
         self.0.strip_prefix("credential:")
     }
 }
 
-/// Where the newest snapshot is always found. Cheap to clone.
+/// Where the newest snapshot is always found, as one principal sees it. Cheap to clone.
 #[derive(Clone)]
-pub struct Snapshots(watch::Receiver<Arc<Snapshot>>);
+pub struct Snapshots {
+    published: watch::Receiver<Arc<Snapshot>>,
+    /// The credential of whoever looks; `None` sees the whole world.
+    credential: Option<Arc<str>>,
+}
 
 impl Snapshots {
     pub fn new(published: watch::Receiver<Arc<Snapshot>>) -> Self {
-        Self(published)
+        Self { published, credential: None }
+    }
+
+    /// The same, as a principal sees it.
+    pub fn seen_by(&self, principal: &Principal) -> Self {
+        Self { published: self.published.clone(), credential: principal.credential_id().map(Into::into) }
+    }
+
+    fn seen(&self, world: &Arc<Snapshot>) -> Arc<Snapshot> {
+        match &self.credential {
+            None => world.clone(),
+            Some(credential) => world.seen_with(credential),
+        }
     }
 
     /// The world as it is now.
     pub fn now(&self) -> Arc<Snapshot> {
-        self.0.borrow().clone()
+        self.seen(&self.published.borrow())
     }
 
-    /// A receiver of every new snapshot.
-    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.0.clone()
+    /// Every new snapshot.
+    pub fn watch(&self) -> Watching {
+        Watching(self.clone())
     }
 
     /// A snapshot in which every remembered listing has been read.
     pub async fn loaded(&self) -> Arc<Snapshot> {
-        let mut published = self.0.clone();
+        let mut published = self.published.clone();
         match published.wait_for(|snapshot| snapshot.catalog.is_loaded()).await {
-            Ok(snapshot) => snapshot.clone(),
+            Ok(snapshot) => self.seen(&snapshot),
             Err(_) => self.now(),
         }
+    }
+}
+
+/// Sees each new snapshot, as one principal does.
+pub struct Watching(Snapshots);
+
+impl Watching {
+    /// The newest, which is then no new one any more.
+    pub fn borrow_and_update(&mut self) -> Arc<Snapshot> {
+        let world = self.0.published.borrow_and_update().clone();
+        self.0.seen(&world)
+    }
+
+    /// Waits for one that has not been seen; fails when there will be none any more.
+    pub async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        self.0.published.changed().await
     }
 }
 
@@ -144,6 +185,10 @@ pub struct Snapshot {
     pub index: Arc<OnceLock<Index>>,
     /// Why the configuration in force is not what its file says now: that one cannot be used.
     pub stale: Option<Arc<str>>,
+    /// What the owner of a credential may see and call, where this is what that one sees.
+    pub granted: Option<Arc<Granted>>,
+    /// What each credential sees of this catalog.
+    pub views: Arc<Views>,
 }
 
 impl Snapshot {

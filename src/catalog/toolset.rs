@@ -178,6 +178,57 @@ impl Toolset {
         Self { loaded: true, ..Self::outline(spec, &Outline { rules: spec.rules_digest(), ..Outline::default() }) }
     }
 
+    /// The toolset without those tools that `refusal` gives a reason for, by their names and whether they only read.
+    /// `read_only`: all that write are among them. Nothing in it tells of a tool that is not shown.
+    pub fn restricted(&self, read_only: bool, refusal: impl Fn(&str, bool) -> Option<String>) -> Self {
+        let (mut entries, mut categories, mut withheld) = (Vec::new(), Vec::new(), self.withheld.clone());
+        for (entry, position) in self.entries.iter().zip(0..) {
+            match refusal(entry.tool.as_str(), entry.read_only) {
+                Some(reason) => {
+                    // What was remarked of it counts no more.
+                    withheld.retain(|other| other.tool != entry.tool);
+                    withheld.push(Withheld { tool: entry.tool.clone(), reason });
+                }
+                None => {
+                    entries.push(entry.clone());
+                    categories.push(self.categories.of(position).map(str::to_owned));
+                }
+            }
+        }
+        withheld.sort_unstable();
+        // Tools that need none get no category by their names here: the source's are kept.
+        let categories = Categories::new(categories.into_iter().map(|category| ("", category)).collect());
+        let is_known = self.loaded && self.is_listed();
+        let mut part = Self { read_only: self.read_only || read_only, entries, withheld, categories, ..self.clone() };
+        part.summary = self.without_names();
+        if is_known {
+            part.count = part.entries.iter().filter(|entry| !entry.hidden).count();
+            part.withheld_count = part.withheld.len();
+            part.digest = part.own_digest();
+        }
+        part
+    }
+
+    /// The summary; one that was made of the names of tools, without them.
+    fn without_names(&self) -> String {
+        if self.hint.is_empty() {
+            return self.summary.clone();
+        }
+        let title = title(&self.note, &self.name, &self.id);
+        let derived = single_line(&format!("{title}: {}", self.hint.join(", ")), LINE_MAX);
+        if derived == self.summary { single_line(title, LINE_MAX) } else { self.summary.clone() }
+    }
+
+    /// A digest over what there is to be seen of it, with no regard to what there is beside.
+    fn own_digest(&self) -> String {
+        let mut hash = Fingerprint::new();
+        for entry in &self.entries {
+            hash.text(entry.tool.as_str()).text(entry.name.as_str()).text(&entry.raw.unpack());
+            hash.flag(entry.read_only).flag(entry.hidden).flag(entry.direct).maybe(entry.description.as_deref());
+        }
+        hash.hex(DIGEST_HEX)
+    }
+
     /// Whether the source was ever listed.
     pub fn is_listed(&self) -> bool {
         !self.digest.is_empty()
@@ -291,12 +342,16 @@ fn summary(spec: &ToolsetSpec<'_>, note: &ServerNote, hint: &[String]) -> String
     if !told.is_empty() {
         return told;
     }
-    let title = [note.title.as_deref().unwrap_or_default(), &note.name, spec.name];
-    let title = title.into_iter().find(|title| !title.is_empty()).unwrap_or(spec.id.as_str());
+    let title = title(note, spec.name, spec.id);
     if hint.is_empty() {
         return single_line(title, LINE_MAX);
     }
     single_line(&format!("{title}: {}", hint.join(", ")), LINE_MAX)
+}
+
+fn title<'a>(note: &'a ServerNote, name: &'a str, id: &'a SourceId) -> &'a str {
+    let title = [note.title.as_deref().unwrap_or_default(), &note.name, name];
+    title.into_iter().find(|title| !title.is_empty()).unwrap_or(id.as_str())
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ pub struct Arguments {
     /// What the client sees at first, instead of what the configuration says
     #[arg(long, env = "TOOLRELAY_EXPOSURE", value_parser = exposures())]
     exposure: Option<Exposure>,
-    /// Serve many clients over HTTP instead of one on stdin and stdout [default ADDR: `listen` in [http], else
-    /// 127.0.0.1:7420]
+    /// Serve many clients over HTTP instead of one on stdin and stdout; without ADDR at `listen` of `[http]`, else
+    /// 127.0.0.1:7420
     #[arg(long, value_name = "ADDR", num_args = 0..=1)]
     http: Option<Option<String>>,
 }

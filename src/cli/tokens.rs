@@ -164,6 +164,8 @@ fn menu_line(snapshot: &Snapshot, exposure: Exposure, configured: Exposure) -> M
         open: snapshot.open.clone(),
         index: snapshot.index.clone(),
         stale: None,
+        granted: None,
+        views: snapshot.views.clone(),
     };
     let own: Vec<usize> = menu::shown(&world).iter().map(String::len).collect();
     let local = Principal::local();

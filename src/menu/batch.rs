@@ -113,7 +113,7 @@ impl Batches {
         self.lock().insert(id.clone(), batch.clone());
         let places = Arc::new(Semaphore::new(max_parallel));
         for (index, item) in items.into_iter().enumerate() {
-            let (batch, places, snapshots) = (batch.clone(), places.clone(), self.snapshots.clone());
+            let (batch, places, snapshots) = (batch.clone(), places.clone(), self.snapshots.seen_by(principal));
             self.tracker.spawn(async move {
                 let outcome = tokio::select! {
                     // First: a place that a cancelled call leaves is none for the next.

@@ -111,27 +111,27 @@ impl Endpoint {
         }
         match self.held(&parts.headers, &principal) {
             Ok(held) => self.legacy(&parts, message, held).await,
-            Err(response) => response,
+            Err(response) => *response,
         }
     }
 
     /// The session that a request of a legacy client belongs to.
-    fn held(&self, headers: &HeaderMap, principal: &Principal) -> Result<Arc<Held>, Response> {
+    fn held(&self, headers: &HeaderMap, principal: &Principal) -> Result<Arc<Held>, Box<Response>> {
         let Some(id) = headers.get(headers::SESSION) else {
             let text = "header `Mcp-Session-Id` is missing: send `initialize` first, and the id it is answered with from \
                         then on";
-            return Err(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text));
+            return Err(Box::new(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text)));
         };
         if let Some(version) = headers.get(headers::VERSION)
             && !protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version.as_bytes())
         {
             let text = format!("header `MCP-Protocol-Version` must be one of {}", protocol::LEGACY.join(", "));
-            return Err(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text));
+            return Err(Box::new(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text)));
         }
         let found = id.to_str().ok().and_then(|id| self.sessions.get(id, principal));
         found.ok_or_else(|| {
             let text = "there is no such session (any more): send `initialize` again";
-            refuse(StatusCode::NOT_FOUND, protocol::INVALID_REQUEST, text)
+            Box::new(refuse(StatusCode::NOT_FOUND, protocol::INVALID_REQUEST, text))
         })
     }
 
@@ -145,7 +145,8 @@ impl Endpoint {
             Kind::Request => {}
         }
         let method = message.method_name().into_owned();
-        let checked = headers::check(&parts.headers, &message, &self.around.control.snapshots.now());
+        let snapshot = self.around.control.snapshots.seen_by(&principal).now();
+        let checked = headers::check(&parts.headers, &message, &snapshot);
         let checked = checked.and_then(|()| match session::is_modern(&message, &method) {
             Ok(_) if method == "initialize" => {
                 let text = "there is no method `initialize` in 2026-07-28: send requests at once".to_owned();
@@ -189,7 +190,7 @@ impl Endpoint {
     async fn batch(self: Arc<Self>, parts: Parts, bytes: Bytes, principal: Principal) -> Response {
         let held = match self.held(&parts.headers, &principal) {
             Ok(held) => held,
-            Err(response) => return response,
+            Err(response) => return *response,
         };
         let messages: Vec<&RawValue> = serde_json::from_slice(&bytes).unwrap_or_default();
         if !held.session.takes_batches() || messages.is_empty() {
@@ -225,7 +226,7 @@ impl Endpoint {
         }
         let held = match self.held(&parts.headers, principal) {
             Ok(held) => held,
-            Err(response) => return response,
+            Err(response) => return *response,
         };
         let last = parts.headers.get("last-event-id").and_then(|id| events::read_id(id.to_str().ok()?));
         let found = last.and_then(|(stream, number)| Some((held.stream(stream)?, number)));
@@ -245,7 +246,7 @@ impl Endpoint {
                 self.sessions.remove(&held.id);
                 StatusCode::OK.into_response()
             }
-            Err(response) => response,
+            Err(response) => *response,
         }
     }
 

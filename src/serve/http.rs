@@ -1,5 +1,5 @@
 //! The HTTP front: one listener for all clients, from its first connection to its end.
-//! It knows paths and who may come in; what is asked at the MCP endpoint is [`super::endpoint`]'s affair.
+//! It knows paths and who may come in; what is asked at the MCP endpoint is `endpoint`'s affair.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,0 +1,147 @@
+//! Owns what a credential may see and call: which sources, and which of their tools, with the sentence that says why not.
+//! It judges tools that their source's own rules have let pass, and knows no token.
+
+use wildmatch::WildMatch;
+
+use crate::config::Grant;
+use crate::name::SourceId;
+
+/// A glob over `source/tool`.
+#[derive(Debug, Clone)]
+struct PairGlob {
+    written: String,
+    source: WildMatch,
+    tool: WildMatch,
+    /// For names that a source does not list, and may take in another letter case.
+    tool_in_any_case: WildMatch,
+}
+
+impl PairGlob {
+    fn new(written: &str) -> Self {
+        let (source, tool) = written.split_once('/').unwrap_or((written, "*"));
+        Self {
+            written: written.to_owned(),
+            source: WildMatch::new(source),
+            tool: WildMatch::new(tool),
+            tool_in_any_case: WildMatch::new_case_insensitive(tool),
+        }
+    }
+
+    fn matches(&self, source: &str, tool: &str) -> bool {
+        self.source.matches(source) && self.tool.matches(tool)
+    }
+}
+
+/// The rules of one credential, ready to judge.
+#[derive(Debug, Clone)]
+pub struct Granted {
+    credential: SourceId,
+    /// `None`: all.
+    sources: Option<Vec<WildMatch>>,
+    read_only: bool,
+    allow: Vec<PairGlob>,
+    deny: Vec<PairGlob>,
+}
+
+impl Granted {
+    pub fn new(credential: &SourceId, grant: &Grant) -> Self {
+        let globs = |written: &Vec<String>| written.iter().map(|glob| PairGlob::new(glob)).collect();
+        Self {
+            credential: credential.clone(),
+            sources: grant.sources.as_ref().map(|globs| globs.iter().map(|glob| WildMatch::new(glob)).collect()),
+            read_only: grant.read_only,
+            allow: globs(&grant.allow),
+            deny: globs(&grant.deny),
+        }
+    }
+
+    /// Whether it is as if there were no rules.
+    pub fn is_everything(&self) -> bool {
+        self.sources.is_none() && !self.chooses_tools()
+    }
+
+    /// Whether it may see some tools of a source and not others.
+    pub fn chooses_tools(&self) -> bool {
+        self.read_only || !self.allow.is_empty() || !self.deny.is_empty()
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether a source is there at all.
+    pub fn sees(&self, source: &str) -> bool {
+        self.sources.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(source)))
+    }
+
+    /// Why a listed tool is withheld, if it is.
+    pub fn refusal(&self, source: &str, tool: &str, read_only: bool) -> Option<String> {
+        let denied = self.deny.iter().find(|glob| glob.matches(source, tool));
+        denied.map(|glob| self.denied(glob)).or_else(|| self.beyond(source, tool, read_only))
+    }
+
+    /// Why a tool that its source does not list is withheld. The letter case does not count against `deny`.
+    pub fn refusal_unlisted(&self, source: &str, tool: &str, read_only: bool) -> Option<String> {
+        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && glob.tool_in_any_case.matches(tool);
+        let denied = self.deny.iter().find(is_denied);
+        denied.map(|glob| self.denied(glob)).or_else(|| self.beyond(source, tool, read_only))
+    }
+
+    /// [`refusal_unlisted`](Self::refusal_unlisted) as far as the name alone tells, before the source has been asked.
+    pub fn refusal_by_name(&self, source: &str, tool: &str) -> Option<String> {
+        self.refusal_unlisted(source, tool, true)
+    }
+
+    fn denied(&self, glob: &PairGlob) -> String {
+        format!("denied by `deny = [{:?}]` of credential `{}`", glob.written, self.credential)
+    }
+
+    fn beyond(&self, source: &str, tool: &str, read_only: bool) -> Option<String> {
+        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(source, tool));
+        if !is_allowed {
+            return Some(format!("not in `allow` of credential `{}`", self.credential));
+        }
+        (self.read_only && !read_only)
+            .then(|| format!("a write tool, and credential `{}` is read_only", self.credential))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(sources: Option<&[&str]>, read_only: bool, allow: &[&str], deny: &[&str]) -> Granted {
+        let globs = |list: &[&str]| list.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
+        let grant =
+            Grant { sources: sources.map(globs), read_only, allow: globs(allow), deny: globs(deny), exposure: None };
+        Granted::new(&SourceId::new("ci").unwrap(), &grant)
+    }
+
+    fn check(granted: &Granted, name: &str, read_only: bool, expected: Option<&str>) {
+        let (source, tool) = name.split_once('/').unwrap();
+        assert_eq!(granted.refusal(source, tool, read_only).as_deref(), expected, "{name}");
+    }
+
+    #[test]
+    fn globs_are_parted_at_the_first_slash() {
+        let some = granted(None, false, &["git*/*", "notes/a/b"], &["*/delete_*"]);
+        check(&some, "github/get", false, None);
+        check(&some, "notes/a/b", false, None);
+        check(&some, "notes/git/x", false, Some("not in `allow` of credential `ci`"));
+        check(&some, "github/delete_x", true, Some("denied by `deny = [\"*/delete_*\"]` of credential `ci`"));
+        let unlisted = some.refusal_by_name("github", "DELETE_x");
+        assert_eq!(unlisted.as_deref(), Some("denied by `deny = [\"*/delete_*\"]` of credential `ci`"));
+        check(&some, "github/DELETE_x", true, None);
+    }
+
+    #[test]
+    fn writing_is_withheld_and_sources_are_hidden() {
+        let reader = granted(Some(&["a", "b*"]), true, &[], &[]);
+        check(&reader, "a/x", true, None);
+        check(&reader, "a/x", false, Some("a write tool, and credential `ci` is read_only"));
+        assert_eq!(["a", "b2", "c"].map(|source| reader.sees(source)), [true, true, false]);
+        assert!(!reader.is_everything() && reader.chooses_tools());
+        assert!(granted(None, false, &[], &[]).is_everything());
+        assert!(!granted(Some(&[]), false, &[], &[]).sees("a"));
+    }
+}
