@@ -19,6 +19,8 @@ const SESSIONS_MAX: usize = 10_000;
 const NEWS_LIMIT: usize = 256 * 1024;
 /// How many finished streams can still be taken up.
 const FINISHED_KEPT: usize = 8;
+/// After the end of so many sessions the memory they took is given back.
+const GIVE_BACK_AFTER: usize = 100;
 /// The stream of what belongs to no request.
 pub const NEWS: u64 = 0;
 
@@ -97,6 +99,8 @@ pub struct Sessions {
     held: Mutex<HashMap<String, Arc<Held>>>,
     single: Mutex<HashMap<u64, Arc<Session>>>,
     last_single: AtomicU64,
+    /// How many ended since memory was last given back.
+    ended: AtomicUsize,
 }
 
 /// The session of one request of a modern client: when its connection ends, nobody waits for the answer any more.
@@ -171,6 +175,7 @@ impl Sessions {
     pub fn remove(&self, id: &str) {
         let found = self.lock().remove(id);
         if let Some(held) = found {
+            self.ended.fetch_add(1, Ordering::Relaxed);
             held.end();
         }
     }
@@ -183,7 +188,11 @@ impl Sessions {
             tracing::debug!("session expired");
             self.remove(&id);
         }
-        self.lock().shrink_to_fit();
+        if self.ended.load(Ordering::Relaxed) >= GIVE_BACK_AFTER {
+            self.ended.store(0, Ordering::Relaxed);
+            self.lock().shrink_to_fit();
+            tokio::task::spawn_blocking(crate::trim::give_back);
+        }
     }
 
     /// Every session there is, those of single requests too.

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 
 LIMIT_SECONDS = 60
@@ -86,9 +88,15 @@ async def list_names(client):
 async def talk(report, changes, stack):
     ours = {name: value for name, value in os.environ.items() if name.startswith("TOOLRELAY_")}
     command, *arguments = sys.argv[1:]
-    server = StdioServerParameters(
-        command=command, args=arguments, env={**get_default_environment(), **ours}, cwd=os.environ.get("CWD")
-    )
+    if command.startswith("http://"):
+        token = os.environ.get("TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        http = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+        server = streamable_http_client(command, http_client=http)
+    else:
+        server = StdioServerParameters(
+            command=command, args=arguments, env={**get_default_environment(), **ours}, cwd=os.environ.get("CWD")
+        )
     answers = json.loads(os.environ.get("ANSWERS") or "{}")
     mode = os.environ.get("MODE") or "auto"
     client = await stack.enter_async_context(

@@ -2,13 +2,14 @@
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport, getDefaultEnvironment } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CreateMessageRequestSchema,
   ElicitRequestSchema,
   ListRootsRequestSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
-import { answers, capabilities, changes, clientInfo, run, serverParameters } from './peer.mjs';
+import { answers, capabilities, changes, clientInfo, httpOptions, run, serverParameters, url } from './peer.mjs';
 
 const REQUESTS = {
   'elicitation/create': ElicitRequestSchema,
@@ -17,10 +18,16 @@ const REQUESTS = {
 };
 
 const client = new Client(clientInfo, { capabilities });
-const transport = new StdioClientTransport(serverParameters(getDefaultEnvironment()));
+const transport = url
+  ? new StreamableHTTPClientTransport(url, httpOptions)
+  : new StdioClientTransport(serverParameters(getDefaultEnvironment()));
 let protocol;
 // The SDK keeps the version to itself, but tells a transport that wants to know.
-transport.setProtocolVersion = (version) => (protocol = version);
+const tell = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  protocol = version;
+  tell?.(version);
+};
 
 const changed = changes();
 client.setNotificationHandler(ToolListChangedNotificationSchema, changed.note);
@@ -42,5 +49,8 @@ await run({
     return tools;
   },
   call: (call) => client.callTool(call),
-  close: () => client.close(),
+  async close() {
+    await transport.terminateSession?.();
+    await client.close();
+  },
 });

@@ -2,9 +2,9 @@
 //
 // In auto mode this SDK starts the server twice: once for the probe alone, once to stay.
 
-import { Client } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport, getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
-import { answers, capabilities, changes, clientInfo, mode, run, serverParameters } from './peer.mjs';
+import { answers, capabilities, changes, clientInfo, httpOptions, mode, run, serverParameters, url } from './peer.mjs';
 
 const changed = changes();
 const client = new Client(clientInfo, {
@@ -14,9 +14,14 @@ const client = new Client(clientInfo, {
 });
 for (const [method, answer] of Object.entries(answers)) client.setRequestHandler(method, async () => answer);
 
+const transport = () =>
+  url
+    ? new StreamableHTTPClientTransport(url, httpOptions)
+    : new StdioClientTransport(serverParameters(getDefaultEnvironment()));
+
 await run({
   changed,
-  connect: () => client.connect(new StdioClientTransport(serverParameters(getDefaultEnvironment()))),
+  connect: () => client.connect(transport()),
   protocol: () => client.getNegotiatedProtocolVersion(),
   serverInfo: () => client.getServerVersion(),
   list: async () => (await client.listTools()).tools,

@@ -1,7 +1,9 @@
 // What the client scripts share: what to do, the one line of output, the time limit. It knows no SDK.
 //
 //   node client_v1.mjs COMMAND [ARGS...]      the MCP server to start
+//   node client_v1.mjs URL                    the MCP server to connect to, over streamable HTTP
 //
+// TOKEN         sent to a URL as `Authorization: Bearer TOKEN`
 // CALLS         JSON array of {"name","arguments"}: the tools to call, in order
 // WAIT_CHANGED  1: after the calls wait for the first tools/list_changed and list again -> toolsAfter
 // SETTLE_MS     stay connected so much longer before counting notifications (default 0)
@@ -38,6 +40,12 @@ export function serverParameters(defaultEnvironment) {
     stderr: 'inherit',
   };
 }
+
+// The URL to connect to, if that is what was given, and what is sent with each request.
+export const url = command?.startsWith('http://') ? new URL(command) : undefined;
+export const httpOptions = process.env.TOKEN
+  ? { requestInit: { headers: { Authorization: `Bearer ${process.env.TOKEN}` } } }
+  : {};
 
 // Counts notifications; whoever waits for the first one is told.
 export function changes() {

@@ -182,7 +182,8 @@ impl Connection {
         self.write(format!("{text}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     }
 
-    fn line(&mut self) -> std::io::Result<String> {
+    /// The next line as it comes over the wire, the sizes of chunks among them.
+    pub fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());

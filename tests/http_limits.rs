@@ -1,0 +1,284 @@
+//! The HTTP front at its limits: what is refused, who is kept waiting, and how it ends.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/http.rs"]
+mod support;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use support::{Client, Connection, END, Front, PATIENCE, Place, eventually, source};
+
+const INITIALIZE: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+
+#[test]
+fn what_is_no_request_of_mcp_is_refused_with_its_status() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let session = format!("Mcp-Session-Id: {}", front.greeted(None).session.unwrap());
+    for (method, path, header, body, status) in [
+        ("POST", "/mcp", "Content-Type: text/plain", INITIALIZE, 415),
+        ("POST", "/mcp", "Content-Type: application/json; charset=utf-8", INITIALIZE, 200),
+        ("POST", "/mcp", "X: y", "", 400),
+        ("POST", "/mcp", "X: y", "null", 400),
+        ("POST", "/mcp", "X: y", "{\"jsonrpc\":\"2.0\"}", 400),
+        ("POST", "/mcp", "X: y", "\u{0}", 400),
+        ("PUT", "/mcp", &session, INITIALIZE, 405),
+        ("GET", "/mcp", "Accept: text/event-stream", "", 405),
+        ("POST", "/", "X: y", INITIALIZE, 404),
+        ("POST", "/mcp/", "X: y", INITIALIZE, 404),
+        ("GET", "/healthz", "X: y", "", 200),
+    ] {
+        let answer = front.ask(method, path, &[header], body);
+        assert_eq!(answer.head.status, status, "{method} {path} {header} {body}: {}", answer.body);
+        assert!(status == 200 || answer.json()["error"]["message"].is_string(), "{}", answer.body);
+    }
+    let answer = front.ask("GET", "/mcp", &[&session, "Accept: application/json"], "");
+    assert_eq!(answer.head.status, 406);
+    front.finish();
+}
+
+/// JSON may be written over many lines; a source takes one.
+#[test]
+fn pretty_printed_bodies_are_taken() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let mut client = front.greeted(None);
+    let inner = json!({"source": "fix", "tool": "echo", "arguments": {"a": [1, "two\nlines"], "b": {}}});
+    let (text, _) = client.request_text("tools/call", json!({"name": "call_tool", "arguments": inner}));
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let pretty = serde_json::to_string_pretty(&value).unwrap();
+    for body in [pretty.replace('\n', "\r\n"), format!("\r\n{pretty}\n\n")] {
+        let (head, reply) = client.exchange(&[], &body);
+        assert_eq!(head.status, 200);
+        let text = reply.unwrap().text();
+        assert!(text.contains("two\\nlines"), "{text}");
+    }
+    front.finish();
+}
+
+#[test]
+fn sizes_have_limits() {
+    let front = Front::start("max_message_mib = 1", &[source("fix", &[], "")]);
+    let big = format!("{{\"x\":\"{}\"}}", "x".repeat(1 << 20));
+    // Told beforehand: refused before it is read.
+    let mut told = front.connect();
+    told.write(
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            big.len()
+        )
+        .as_bytes(),
+    );
+    let answer = told.whole();
+    assert_eq!(answer.head.status, 413);
+    assert!(answer.body.contains("max_message_mib"), "{}", answer.body);
+    // Not told: refused as soon as it is too much.
+    let mut chunked = front.connect();
+    chunked.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+    chunked.write(format!("{:x}\r\n{big}\r\n", big.len()).as_bytes());
+    assert_eq!(chunked.whole().head.status, 413);
+    let huge = format!("X-Huge: {}", "y".repeat(200 * 1024));
+    let mut connection = front.connect();
+    let text = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{huge}\r\nContent-Length: 2\r\n\r\n{{}}");
+    let _ = connection.reader.get_mut().write_all(text.as_bytes());
+    assert_eq!(connection.head().status, 431);
+    assert_eq!(front.post(&[], INITIALIZE).head.status, 200);
+    front.finish();
+}
+
+/// C20-A07: a web page that made its own name lead here, and one that just tries.
+#[test]
+fn foreign_hosts_and_origins_stay_out() {
+    let tables = [
+        source("fix", &[], ""),
+        "[http]\nallowed_hosts = [\"relay.example\"]\nallowed_origins = [\"https://app.example\"]\n".to_owned(),
+    ];
+    let place = Place::new();
+    let front = Front::start_in(&place, "", &tables);
+    let port = front.address.port();
+    let own = format!("Host: 127.0.0.1:{port}");
+    for (headers, status) in [
+        (vec!["Host: evil.example"], 403),
+        (vec!["Host: localhost.evil.example"], 403),
+        (vec!["Host: 10.0.0.9"], 403),
+        (vec!["Origin: http://evil.example"], 403),
+        (vec!["Origin: null"], 403),
+        (vec!["Origin: https://app.example.evil"], 403),
+        (vec!["Origin: http://localhost:6274"], 200),
+        (vec!["Origin: http://[::1]:6274"], 200),
+        (vec!["Origin: https://app.example"], 200),
+        (vec!["Host: relay.example:8443"], 200),
+        (vec!["Host: [::1]:7"], 200),
+        (vec![own.as_str()], 200),
+    ] {
+        let answer = front.post(&headers, INITIALIZE);
+        assert_eq!(answer.head.status, status, "{headers:?}: {}", answer.body);
+        let shown = answer.head.header("access-control-allow-origin");
+        assert_eq!(shown.is_some(), status == 200 && headers[0].starts_with("Origin"), "{headers:?}");
+        // The preflight of a page says the same.
+        let answer = front.ask("OPTIONS", "/mcp", &headers, "");
+        assert_eq!(answer.head.status, if status == 200 { 204 } else { 403 }, "{headers:?}");
+    }
+    front.finish();
+}
+
+/// Bodies and headers that come in drops are taken; those that stop coming are given up, and nobody waits for them.
+#[test]
+fn slow_senders_keep_nobody_waiting() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        INITIALIZE.len()
+    );
+    let mut stalled = [head.as_str(), "POST /mcp HT"].map(|text| {
+        let mut connection = front.connect();
+        connection.write(text.as_bytes());
+        connection.reader.get_ref().set_read_timeout(Some(3 * PATIENCE)).unwrap();
+        connection
+    });
+    stalled[0].write(&INITIALIZE.as_bytes()[..20]);
+    let mut quiet = front.greeted(None).listen(None);
+    assert!(quiet.head().is_stream());
+    let began = Instant::now();
+    let mut slow = front.connect();
+    for byte in head.bytes().chain(INITIALIZE.bytes()) {
+        slow.write(&[byte]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(slow.whole().head.status, 200);
+    let mut client = front.greeted(None);
+    while began.elapsed() < Duration::from_secs(5) {
+        let asked = Instant::now();
+        assert!(client.call("fix", "echo", json!({"a": 1})).text().contains("\"a\":1"));
+        assert!(asked.elapsed() < PATIENCE / 4);
+    }
+    assert_eq!(stalled[0].whole().head.status, 408);
+    assert!(stalled[1].closed());
+    assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+    // A stream without news says now and then that it is alive, so that nobody on the way takes it for dead (C19-A03).
+    let comments = std::iter::from_fn(|| quiet.line().ok()).filter(|line| line.starts_with(": "));
+    assert_eq!(comments.take(2).count(), 2);
+    front.finish();
+}
+
+fn resident(front: &Front) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", front.relay.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn begin_call(client: &mut Client, tool: &str, arguments: Value) -> Connection {
+    let inner = json!({"source": "fix", "tool": tool, "arguments": arguments});
+    let params = json!({"name": "call_tool", "arguments": inner, "_meta": {"progressToken": "p"}});
+    let (text, headers) = client.request_text("tools/call", params);
+    client.begin(&headers, &text)
+}
+
+/// Clients that ask for much and read nothing, and ones that listen and never read: the others go on, and what waits for
+/// the deaf ones stays within bounds.
+#[test]
+fn clients_that_stop_reading_harm_nobody() {
+    let front = Front::start("", &[source("fix", &[], ""), source("calm", &[], "")]);
+    let mut client = front.greeted(None);
+    client.call("fix", "big", json!({"bytes": 4 << 20}));
+    client.call("calm", "echo", json!({}));
+    let before = resident(&front);
+    let mut deaf = Vec::new();
+    for _ in 0..6 {
+        let mut other = front.greeted(None);
+        deaf.push(begin_call(&mut other, "big", json!({"bytes": 4 << 20})));
+        deaf.push(other.listen(None));
+    }
+    // More than one client may leave unread.
+    let mut drowned = begin_call(&mut front.greeted(None), "burst", json!({"n": 150_000}));
+    for n in 0..100 {
+        assert!(client.call("calm", "echo", json!({"n": n})).text().contains(&format!("\"n\":{n}")));
+    }
+    // After everything that was asked of this source before.
+    assert!(client.call("fix", "echo", json!({"last": 1})).text().contains("last"));
+    let grown = resident(&front).saturating_sub(before);
+    assert!(grown < (6 * 4 + 8) * 2 * 1024, "{grown} KiB");
+    // Who left too much unread has got the beginning, and then the end of the stream without an answer.
+    assert!(drowned.head().is_stream());
+    let mut events = Vec::new();
+    while let Some(event) = drowned.event() {
+        events.push(event.data);
+    }
+    assert!(events.len() > 100 && events.iter().all(|event| !event.contains("\"result\"")), "{}", events.len());
+    drop(deaf);
+    front.finish();
+}
+
+/// A first signal lets what is in flight finish; all streams end; who comes later is told.
+#[test]
+fn a_signal_drains() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let mut client = front.greeted(None);
+    client.call("fix", "echo", json!({}));
+    let mut news = client.listen(None);
+    news.head();
+    let mut idle = front.connect();
+    let mut streamed = begin_call(&mut client, "sleep", json!({"ms": 1500}));
+    assert!(streamed.head().is_stream());
+    let mut modern = front.client(None);
+    let mut quiet = begin_call(&mut modern, "sleep", json!({"ms": 1500}));
+    let mut late = front.connect();
+    let ready = front.ask("GET", "/readyz", &[], "");
+    assert_eq!((ready.head.status, ready.json()["status"].clone()), (200, json!("ready")));
+    front.relay.signal(Signal::TERM);
+    eventually("nobody is let in any more", || std::net::TcpStream::connect(front.address).is_err());
+    late.send("GET", "/readyz", &[], "");
+    if let Ok(head) = late.try_head() {
+        assert_eq!(head.status, 503);
+    }
+    let answer = std::iter::from_fn(|| streamed.event()).find(|event| event.data.contains("\"result\""));
+    assert!(answer.is_some_and(|event| !event.data.contains("broke this request off")));
+    quiet.head();
+    let answer = std::iter::from_fn(|| quiet.event()).find(|event| event.data.contains("\"result\""));
+    assert!(answer.is_some_and(|event| !event.data.contains("broke this request off")));
+    while news.event().is_some() {}
+    assert!(idle.closed());
+    front.finish();
+}
+
+/// A second signal waits for nothing.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let place = Place::new();
+    let front = Front::start_in(&place, "", &[place.journaled("fix", &[], "")]);
+    let mut client = front.greeted(None);
+    client.call("fix", "echo", json!({}));
+    let mut stream = begin_call(&mut client, "sleep", json!({"ms": 60_000}));
+    stream.head();
+    let mut json_only = front.greeted(None);
+    json_only.headers.push("Accept: application/json".to_owned());
+    let mut waiting = begin_call(&mut json_only, "sleep", json!({"ms": 60_000}));
+    eventually("both are in flight", || place.journal_count("fix.journal", "tools/call") == 3);
+    front.relay.signal(Signal::TERM);
+    eventually("it has heard", || std::net::TcpStream::connect(front.address).is_err());
+    let began = Instant::now();
+    front.relay.signal(Signal::TERM);
+    let answer = std::iter::from_fn(|| stream.event()).find(|event| event.data.contains("\"result\"")).unwrap();
+    assert!(answer.data.contains("broke this request off"), "{answer:?}");
+    assert!(waiting.whole().body.contains("broke this request off"));
+    assert!(began.elapsed() < END);
+    front.finish();
+}
+
+#[test]
+fn readiness_tells_how_the_sources_are() {
+    let place = Place::new();
+    let tables = [source("fix", &[], ""), source("gone", &["--exit-at-once", "3"], "")];
+    let front = Front::start_in(&place, "", &tables);
+    eventually("it is ready", || front.ask("GET", "/readyz", &[], "").head.status == 200);
+    front.greeted(None).call("fix", "echo", json!({}));
+    eventually("the states are told", || {
+        let told = front.ask("GET", "/readyz", &[], "").json();
+        told["sources"] == json!({"ready": 1, "unreachable": 1})
+    });
+    assert_eq!(front.ask("GET", "/healthz", &[], "").json(), json!({"status": "ok"}));
+    front.finish();
+}
