@@ -7,6 +7,8 @@
 //! command = "target/debug/examples/notes"
 //! env = { NOTES_FILE = "notes.json" }
 //! ```
+//!
+//! `notes --http 127.0.0.1:7421` serves them over HTTP instead, at `/mcp`; with `--plain` without sessions and streams.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{Json, ServerHandler, ServiceExt, tool, tool_handler, tool_router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -199,9 +203,25 @@ impl ServerHandler for NoteStore {
     }
 }
 
+/// Serves until the process is killed.
+async fn over_http(store: NoteStore, address: &str, plain: bool) -> Result<(), Box<dyn Error>> {
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+    let config = StreamableHttpServerConfig::default().with_legacy_session_mode(!plain).with_json_response(plain);
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(store.clone()), sessions, config);
+    Ok(axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?)
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = NoteStore::open(std::env::var_os("NOTES_FILE").map(PathBuf::from))?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, address, rest @ ..] = &arguments[..]
+        && flag == "--http"
+    {
+        return over_http(store, address, rest == ["--plain"]).await;
+    }
     let session = store.serve(rmcp::transport::stdio()).await?;
     session.waiting().await?;
     Ok(())

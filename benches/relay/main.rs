@@ -6,6 +6,7 @@
 
 mod beside;
 mod calls;
+mod http;
 mod peer;
 mod report;
 mod search;
@@ -50,10 +51,11 @@ impl Bench {
 type Part = fn(&Bench) -> Outcome<()>;
 
 /// What can be run alone: `cargo bench --bench relay -- start`.
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("small", calls::small),
     ("large", calls::large),
     ("notes", calls::notes),
+    ("http", http::run),
     ("beside", beside::run),
     ("start", start::run),
     ("search", search::run),

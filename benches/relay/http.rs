@@ -1,0 +1,243 @@
+//! Calls over HTTP: an ordinary source (notes, on rmcp) that serves HTTP itself, against the same program on stdio behind
+//! `toolrelay serve --http`. One client for all, on one thread, a connection for each call in flight.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::peer::INITIALIZE;
+use crate::report::{against, cpu_time, median, quantile, say, table, time};
+use crate::{Bench, Outcome};
+
+const META: &str = "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
+                    \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
+                    \"io.modelcontextprotocol/clientCapabilities\":{}}";
+const BODY: &str = "0123456789abcdef0123456789abcdef";
+
+/// A server over HTTP, and how it is called.
+struct Server {
+    child: Child,
+    address: String,
+    /// Lines of each request's head.
+    headers: String,
+    /// What stands in front of a tool's name.
+    prefix: &'static str,
+    modern: bool,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGTERM lets the relay end its sources; they end with their input in any case.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    async fn start(command: &mut Command, prefix: &'static str, modern: bool, session: bool) -> Outcome<Self> {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut errors = BufReader::new(child.stderr.take().ok_or("no stderr")?);
+        let address = loop {
+            let mut line = String::new();
+            if errors.read_line(&mut line)? == 0 {
+                return Err("the server does not listen".into());
+            }
+            if let Some((_, rest)) = line.split_once("listening on http://") {
+                break rest.split('/').next().unwrap_or_default().to_owned();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        let mut server = Self { child, address, headers: String::new(), prefix, modern };
+        if session {
+            server.greet().await?;
+        }
+        Ok(server)
+    }
+
+    async fn greet(&mut self) -> Outcome<()> {
+        let mut connection = Connection::open(&self.address).await?;
+        let hello = format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{INITIALIZE}}}");
+        let head = connection.ask(&self.request("initialize", "", &hello)).await?;
+        let lines =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("mcp-session-id:").map(str::to_owned));
+        self.headers =
+            format!("Mcp-Session-Id: {}\r\nMCP-Protocol-Version: 2025-11-25\r\n", lines.ok_or("no session")?.trim());
+        let ready = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+        connection.ask(&self.request("notifications/initialized", "", ready)).await?;
+        Ok(())
+    }
+
+    fn request(&self, method: &str, name: &str, body: &str) -> Vec<u8> {
+        let modern = match self.modern {
+            true => format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\nMcp-Name: {name}\r\n"),
+            false => String::new(),
+        };
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             {}{modern}Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            self.headers,
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    fn call(&self, tool: &str, arguments: &str, id: usize) -> Vec<u8> {
+        let name = format!("{}{tool}", self.prefix);
+        let meta = if self.modern { format!(",{META}") } else { String::new() };
+        let params = format!("{{\"name\":\"{name}\",\"arguments\":{arguments}{meta}}}");
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{params}}}");
+        self.request("tools/call", &name, &body)
+    }
+
+    /// Makes `count` calls, `in_flight` of them under way; gives the latencies and the time it all took.
+    async fn run(&self, in_flight: usize, count: usize) -> Outcome<(Vec<Duration>, Duration)> {
+        let mut connections = Vec::new();
+        for _ in 0..in_flight {
+            connections.push(Connection::open(&self.address).await?);
+        }
+        let began = Instant::now();
+        let each = count / in_flight;
+        let runs = connections.into_iter().enumerate().map(|(at, mut connection)| async move {
+            let mut latencies = Vec::with_capacity(each);
+            for n in 0..each {
+                let id = 1 + at * each + n;
+                let request = self.call("get_note", "{\"id\":1}", id);
+                let sent = Instant::now();
+                let answer = connection.ask(&request).await.map_err(|error| error.to_string())?;
+                latencies.push(sent.elapsed());
+                if !answer.contains(BODY) || !answer.contains(&format!("\"id\":{id},")) {
+                    return Err(format!("call {id} is answered with {answer}"));
+                }
+            }
+            Ok(latencies)
+        });
+        let runs = futures::future::try_join_all(runs).await?;
+        Ok((runs.concat(), began.elapsed()))
+    }
+}
+
+/// One connection, kept open.
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: &str) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(16 * 1024) })
+    }
+
+    /// Sends a request and reads its answer to the end: head and body as they came.
+    async fn ask(&mut self, request: &[u8]) -> Outcome<String> {
+        self.stream.write_all(request).await?;
+        self.buffer.clear();
+        while !is_whole(&self.buffer)? {
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err("the connection ended".into());
+            }
+        }
+        Ok(String::from_utf8_lossy(&self.buffer).into_owned())
+    }
+}
+
+fn is_whole(answer: &[u8]) -> Outcome<bool> {
+    let Some(end) = memchr::memmem::find(answer, b"\r\n\r\n") else { return Ok(false) };
+    let head = std::str::from_utf8(&answer[..end])?.to_ascii_lowercase();
+    let body = &answer[end + 4..];
+    if head.contains("transfer-encoding: chunked") {
+        return Ok(body.ends_with(b"0\r\n\r\n"));
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    Ok(body.len() >= length.map_or(Ok(0), |length| length.trim().parse::<usize>())?)
+}
+
+#[derive(Default)]
+struct Figures {
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    rate: Vec<f64>,
+    cpu: Duration,
+    calls: usize,
+}
+
+impl Figures {
+    fn row(&self, title: &str, in_flight: usize, to: Option<(&Self, f64)>) -> Vec<String> {
+        let seconds = |values: &Vec<f64>| time(Duration::from_secs_f64(median(&mut values.clone())));
+        let mut row = vec![title.to_owned(), in_flight.to_string(), seconds(&self.p50), seconds(&self.p99)];
+        row.push(format!("{:.0}", median(&mut self.rate.clone())));
+        row.push(time(self.cpu / u32::try_from(self.calls.max(1)).unwrap_or(u32::MAX)));
+        row.extend(to.map(|(direct, bar)| {
+            let ratios = self.p50.iter().zip(&direct.p50).map(|(own, other)| own / other);
+            against(median(&mut ratios.collect::<Vec<_>>()), bar, false)
+        }));
+        row
+    }
+}
+
+/// The ways to call, the first of which the others are held against.
+const WAYS: [&str; 4] = ["direct", "direct, no sessions", "relayed", "relayed, 2026-07-28"];
+
+pub fn run(bench: &Bench) -> Outcome<()> {
+    say("\nCalls over HTTP, 64 B: an ordinary source (notes, on rmcp), itself and behind the relay");
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(compare(bench))
+}
+
+async fn compare(bench: &Bench) -> Outcome<()> {
+    let program = bench.example("notes");
+    let notes = |flags: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["--http", "127.0.0.1:0"]).args(flags);
+        command
+    };
+    let relay = |name: &str| -> Outcome<Command> {
+        let entry = format!("[source.b]\ncommand = {program:?}");
+        let mut command = bench.relay(name, "exposure = \"eager\"", &entry)?;
+        // It is the line at `info` that tells the address.
+        command.args(["--http", "127.0.0.1:0", "--log", "info"]);
+        Ok(command)
+    };
+    let servers = [
+        Server::start(&mut notes(&[]), "", false, true).await?,
+        Server::start(&mut notes(&["--plain"]), "", false, false).await?,
+        Server::start(&mut relay("http")?, "b__", false, true).await?,
+        Server::start(&mut relay("http-modern")?, "b__", true, false).await?,
+    ];
+    for server in &servers {
+        let note = format!("{{\"title\":\"a note\",\"body\":\"{BODY}\"}}");
+        let added = Connection::open(&server.address).await?.ask(&server.call("add_note", &note, 0)).await?;
+        if !added.contains("\"id\":1") {
+            return Err(format!("no note was added: {added}").into());
+        }
+    }
+    let rounds = if bench.quick { 5 } else { 15 };
+    let mut rows = Vec::new();
+    for (in_flight, count, bar) in [(1, 1000, 2.0), (64, 6400, 1.5)] {
+        let mut figures = WAYS.map(|_| Figures::default());
+        for round in 0..=rounds {
+            for (server, figures) in servers.iter().zip(&mut figures) {
+                let before = cpu_time(server.child.id());
+                let (mut latencies, total) = server.run(in_flight, count).await?;
+                // The first round warms up.
+                if round > 0 {
+                    figures.cpu += cpu_time(server.child.id()).saturating_sub(before);
+                    figures.calls += latencies.len();
+                    figures.rate.push(latencies.len() as f64 / total.as_secs_f64());
+                    figures.p50.push(quantile(&mut latencies, 0.5).as_secs_f64());
+                    figures.p99.push(quantile(&mut latencies, 0.99).as_secs_f64());
+                }
+            }
+        }
+        let direct = &figures[0];
+        for (at, (own, way)) in figures.iter().zip(WAYS).enumerate() {
+            rows.push(own.row(way, in_flight, (at > 0).then_some((direct, bar))));
+        }
+    }
+    table(&["", "in flight", "p50", "p99", "calls/s", "CPU/call", "p50 to direct"], &rows);
+    Ok(())
+}
