@@ -55,6 +55,16 @@ pub const URL_NEEDED: i64 = -32042;
 /// The modern errors that tell a modern peer: header mismatch, missing capability, unsupported version.
 pub const MODERN_ERRORS: &[i64] = &[-32020, -32021, -32022];
 
+/// Which member of a request's params the header `Mcp-Name` repeats (SEP-2243).
+pub fn named_by(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
 /// The relay's own name, as `serverInfo` and `clientInfo`.
 pub fn implementation() -> String {
     format!("{{\"name\":\"toolrelay\",\"title\":\"toolrelay\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))

@@ -37,7 +37,7 @@ pub fn check(headers: &HeaderMap, message: &Message, snapshot: &Snapshot) -> Res
     if named != method {
         return Err(mismatch(format!("header `Mcp-Method` says `{named}`, the request `{method}`")));
     }
-    let Some(member) = name_member(&method) else { return Ok(()) };
+    let Some(member) = protocol::named_by(&method) else { return Ok(()) };
     let Some(name) = params.as_ref().and_then(|params| params.string(member)) else { return Ok(()) };
     let named = required(headers, NAME)?;
     if decoded(&named).as_deref() != Some(&*name) {
@@ -48,16 +48,6 @@ pub fn check(headers: &HeaderMap, message: &Message, snapshot: &Snapshot) -> Res
         return arguments_repeated(headers, &name, arguments, snapshot);
     }
     Ok(())
-}
-
-/// Which member of the params `Mcp-Name` repeats.
-fn name_member(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
-        _ => None,
-    }
 }
 
 fn mismatch(text: String) -> Refusal {

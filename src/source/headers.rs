@@ -47,9 +47,12 @@ impl ParamHeaders {
         headers.insert(VERSION, HeaderValue::from_static(protocol::MODERN));
         add(&mut headers, "mcp-method", &method);
         let params = message.params_text().and_then(Object::parse);
-        let (Some(params), "tools/call") = (params, &*method) else { return headers };
-        let Some(name) = params.string("name") else { return headers };
+        let (Some(params), Some(member)) = (params, protocol::named_by(&method)) else { return headers };
+        let Some(name) = params.string(member) else { return headers };
         add(&mut headers, "mcp-name", &name);
+        if method != "tools/call" {
+            return headers;
+        }
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let arguments = params.get("arguments").unwrap_or("{}");
         for (path, header) in known.get(&*name).into_iter().flatten() {
