@@ -16,15 +16,6 @@ use std::sync::{Mutex, PoisonError};
 use front::{Era, Front, Reach, UnderTest};
 use suite::Outcome;
 
-/// `toolrelay serve --http`.
-const RELAY_SERVES_HTTP: bool = true;
-/// `[source.ID] url = ".."`.
-const SOURCES_OVER_HTTP: bool = true;
-
-/// A modern client's calls of a source that knows older revisions only: as long as one of them that has asked leaves the
-/// next ones without an answer, such a run takes minutes and tells no more than that.
-const OLD_SOURCES_ASK: bool = false;
-
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
@@ -34,12 +25,8 @@ type Row = (Front, Era, &'static str, &'static str);
 const STDIO: Front = Front::Relay(Reach::Stdio);
 const HTTP: Front = Front::Relay(Reach::Http);
 
-/// What may fail: nothing; with the relay at 2025-11-25; the same with a fixture over HTTP that knows no other revision; at
-/// 2026-07-28; the same with a fixture that does not know it.
+/// What may fail: nothing; with the relay at 2026-07-28 and a fixture that does not know it.
 const NONE: &str = "none.yml";
-const OLD: &str = "relay-2025-11-25.yml";
-const OLD_IN_SESSIONS: &str = "relay-2025-11-25-sessions.yml";
-const NEW: &str = "relay-2026-07-28.yml";
 const NEW_ON_OLD: &str = "relay-2026-07-28-legacy-fixture.yml";
 
 #[rustfmt::skip]
@@ -48,17 +35,17 @@ const SERVERS: &[Row] = &[
     (Front::Fixture, Era::Dual, MODERN, NONE),
     (Front::Fixture, Era::Modern, MODERN, NONE),
     (Front::Fixture, Era::Legacy, LEGACY, NONE),
-    (STDIO, Era::Dual, LEGACY, OLD),
-    (STDIO, Era::Dual, MODERN, NEW),
-    (STDIO, Era::Modern, LEGACY, OLD),
-    (STDIO, Era::Modern, MODERN, NEW),
-    (STDIO, Era::Legacy, LEGACY, OLD),
+    (STDIO, Era::Dual, LEGACY, NONE),
+    (STDIO, Era::Dual, MODERN, NONE),
+    (STDIO, Era::Modern, LEGACY, NONE),
+    (STDIO, Era::Modern, MODERN, NONE),
+    (STDIO, Era::Legacy, LEGACY, NONE),
     (STDIO, Era::Legacy, MODERN, NEW_ON_OLD),
-    (HTTP, Era::Dual, LEGACY, OLD),
-    (HTTP, Era::Dual, MODERN, NEW),
-    (HTTP, Era::Modern, LEGACY, OLD),
-    (HTTP, Era::Modern, MODERN, NEW),
-    (HTTP, Era::Legacy, LEGACY, OLD_IN_SESSIONS),
+    (HTTP, Era::Dual, LEGACY, NONE),
+    (HTTP, Era::Dual, MODERN, NONE),
+    (HTTP, Era::Modern, LEGACY, NONE),
+    (HTTP, Era::Modern, MODERN, NONE),
+    (HTTP, Era::Legacy, LEGACY, NONE),
     (HTTP, Era::Legacy, MODERN, NEW_ON_OLD),
 ];
 
@@ -83,17 +70,6 @@ const CLIENTS: &[(&str, &str)] = &[
 /// The suite measures times of some hundred milliseconds, so that two of it must not share the machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn ready(front: Front, expected: &str) -> bool {
-    if expected == NEW_ON_OLD && !OLD_SOURCES_ASK {
-        return false;
-    }
-    match front {
-        Front::Fixture => true,
-        STDIO => RELAY_SERVES_HTTP,
-        HTTP => RELAY_SERVES_HTTP && SOURCES_OVER_HTTP,
-    }
-}
-
 /// Tells what a run came to, also when the test passes; gives its faults.
 fn tell(run: &str, outcome: Outcome) -> Vec<String> {
     let mut uncaptured = std::io::stderr();
@@ -105,7 +81,7 @@ fn tell(run: &str, outcome: Outcome) -> Vec<String> {
 fn servers() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut faults = Vec::new();
-    for (front, era, revision, expected) in SERVERS.iter().filter(|row| ready(row.0, row.3)) {
+    for (front, era, revision, expected) in SERVERS.iter() {
         let name = match front {
             Front::Fixture => "fixture",
             Front::Relay(Reach::Stdio) => "relay-stdio",
@@ -135,7 +111,7 @@ fn clients() {
     for (front, name, relay, expected) in
         [(Front::Fixture, "direct", None, NONE), (HTTP, "relay", Some(relay), "relay-clients.yml")]
     {
-        for (scenario, revision) in CLIENTS.iter().filter(|_| ready(front, expected)) {
+        for (scenario, revision) in CLIENTS.iter() {
             let run = format!("client-{name}-{scenario}-{revision}");
             faults.extend(tell(&run, suite::client(&run, &command, relay, scenario, revision, expected)));
         }

@@ -25,7 +25,7 @@ const SILENCE: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAA
 /// Between two notifications, so that a client can see them come one by one.
 const STEP: Duration = Duration::from_millis(50);
 /// From the end of the stream of `test_reconnection` to its answer, which the client has to come back for.
-const AWAY: Duration = Duration::from_millis(100);
+const AWAY: Duration = Duration::from_millis(1200);
 
 pub fn text(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()

@@ -15,6 +15,8 @@ use crate::wire::{Frame, Outbox};
 
 /// Said on a stream that says nothing else, so that nobody on the way takes it for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a client should wait before it takes up a stream that broke, in milliseconds.
+const RETRY_MS: u32 = 1000;
 /// What a stream keeps of what it has sent: so much, and so many events. The last one is always kept.
 const KEPT_BYTES: usize = 1024 * 1024;
 const KEPT_EVENTS: usize = 1024;
@@ -67,7 +69,7 @@ impl Stream {
     pub fn follow(self: &Arc<Self>, cursor: u64, prime: bool, held: impl Send + 'static) -> Body {
         let follower = self.followers.fetch_add(1, Ordering::Relaxed) + 1;
         self.stirred.notify_waiters();
-        let prime = prime.then(|| Bytes::from(format!("id: {}-{cursor}\ndata:\n\n", self.id)));
+        let prime = prime.then(|| Bytes::from(format!("id: {}-{cursor}\nretry: {RETRY_MS}\ndata:\n\n", self.id)));
         let state = (self.clone(), cursor, prime, held);
         Body::from_stream(stream::unfold(state, move |(stream, cursor, prime, held)| async move {
             if let Some(prime) = prime {

@@ -124,7 +124,7 @@ impl Connection {
                 What::List | What::Call | What::Other => {}
             }
         }
-        let outbox = self.link.receive(message);
+        let outbox = self.link.receive_for(message, asked.map(|asked| asked.id));
         Delivered { answered: ours.is_some(), outbox, ..Delivered::default() }
     }
 
