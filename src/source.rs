@@ -8,6 +8,7 @@ pub mod farewell;
 pub mod handshake;
 mod headers;
 pub mod http;
+mod in_flight;
 pub mod launch;
 pub mod link;
 mod post;

@@ -1,7 +1,6 @@
 //! Owns one live connection to a source: the calls in flight on it, their ids, and what the source sends back.
 //! It does not start or stop the process, and does not know who called.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +9,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
+use super::in_flight::{Pending, Several, Table};
 use super::updates::Subscribers;
-use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply, Who};
+use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Outbox, Piece, quoted};
 
@@ -40,79 +40,6 @@ pub struct Link {
     pub subscribers: OnceLock<Subscribers>,
     /// The request by which a modern source was asked to tell of changed resources.
     listening: AtomicU64,
-}
-
-#[derive(Default)]
-struct Table {
-    last_id: u64,
-    pending: HashMap<u64, Pending>,
-    /// Calls that wait for a place, oldest first.
-    queue: VecDeque<u64>,
-    running: usize,
-    last_used: Option<Instant>,
-    /// When limits were last looked after.
-    swept: Option<Instant>,
-    /// Something was answered after the handshake.
-    answered: bool,
-    /// The process has ended; what it left is still being read.
-    ending: bool,
-    closed: Option<CallError>,
-    /// It asks things of clients, and over one connection whose call that is for can only be told while there is one.
-    one_at_a_time: bool,
-}
-
-/// Calls of several clients are in flight.
-struct Several;
-
-impl Table {
-    fn call(&self, id: u64) -> Option<&Call> {
-        match self.pending.get(&id) {
-            Some(Pending::Call { call, .. }) => Some(call),
-            _ => None,
-        }
-    }
-
-    /// The call that something belongs to which the source sent: the only one in flight, or of several any one of the same
-    /// client where that makes no difference. A call whose client has still to answer waits for that, and does not count,
-    /// unless it is somebody else's. An id that leads to no call if there is none.
-    fn addressee(&self, known: Option<u64>) -> Result<u64, Several> {
-        if let Some(id) = known {
-            return Ok(id);
-        }
-        let running = self.pending.iter().filter_map(|(id, entry)| match entry {
-            Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
-            _ => None,
-        });
-        let is_away = |who: &Option<Who>| who.is_some_and(|who| who.is_away);
-        let (away, here): (Vec<_>, Vec<_>) = running.partition(|(_, who)| is_away(who));
-        let of = if here.is_empty() { &away } else { &here };
-        let Some(&(mut newest, first)) = of.first() else { return Ok(0) };
-        for (id, who) in &of[1..] {
-            let is_same = matches!((who, first), (Some(who), Some(first)) if *who == first && who.any_call);
-            if !is_same {
-                return Err(Several);
-            }
-            newest = newest.max(*id);
-        }
-        let owner = first.map(|who| who.owner);
-        if away.iter().any(|(_, who)| who.map(|who| who.owner) != owner) { Err(Several) } else { Ok(newest) }
-    }
-
-    fn has_room(&self, max_in_flight: usize) -> bool {
-        if !self.one_at_a_time {
-            return self.running < max_in_flight;
-        }
-        let busy = |entry: &Pending| match entry {
-            Pending::Call { call, sent: true, .. } => !call.back.who().is_some_and(|who| who.is_away),
-            _ => false,
-        };
-        self.running < max_in_flight && !self.pending.values().any(busy)
-    }
-}
-
-enum Pending {
-    Call { call: Box<Call>, since: Instant, heard: Instant, sent: bool },
-    Own(oneshot::Sender<Result<Message, CallError>>),
 }
 
 impl Link {
