@@ -108,9 +108,7 @@ fn clients() {
     let command = format!("'{}' '{}'", suite::node().display(), script.display());
     let relay = env!("CARGO_BIN_EXE_toolrelay");
     let mut faults = Vec::new();
-    for (front, name, relay, expected) in
-        [(Front::Fixture, "direct", None, NONE), (HTTP, "relay", Some(relay), "relay-clients.yml")]
-    {
+    for (front, name, relay, expected) in [(Front::Fixture, "direct", None, NONE), (HTTP, "relay", Some(relay), NONE)] {
         for (scenario, revision) in CLIENTS.iter() {
             let run = format!("client-{name}-{scenario}-{revision}");
             faults.extend(tell(&run, suite::client(&run, &command, relay, scenario, revision, expected)));

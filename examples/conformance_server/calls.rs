@@ -49,9 +49,14 @@ pub async fn call(world: &World, call: CallToolRequestParams, context: &Context)
         "test_tool_with_logging" | "test_logging_tool" => log(context).await,
         "test_tool_with_progress" => progress(context).await,
         "test_reconnection" => {
-            let hung_up = http::hang_up(context);
+            // A stream that breaks in 2026-07-28 is lost, and the call with it.
+            let hung_up = !ask::modern(context) && http::hang_up(context);
             tokio::time::sleep(AWAY).await;
-            Ok(text(if hung_up { "Reconnection test completed." } else { "There is no stream to end over stdio." }))
+            Ok(text(if hung_up {
+                "Reconnection test completed."
+            } else {
+                "There is no stream here that could be taken up again."
+            }))
         }
         "test_missing_capability" if !ask::declares(context, "sampling/createMessage") => {
             Err(ask::undeclared(json!({"sampling": {}})))

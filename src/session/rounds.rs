@@ -15,7 +15,10 @@ const ROUNDS_MAX: u32 = 10;
 
 /// Whether a reply asks for input.
 pub fn wants_input(reply: &Message) -> bool {
-    let result = reply.result.map(|span| reply.text(span)).filter(|text| text.contains("input_required"));
+    let result = reply
+        .result
+        .map(|span| reply.text(span))
+        .filter(|text| memchr::memmem::find(text.as_bytes(), b"input_required").is_some());
     let kind =
         result.and_then(Object::parse).and_then(|object| object.string("resultType").map(|kind| kind.into_owned()));
     kind.as_deref() == Some("input_required")

@@ -43,7 +43,7 @@ impl Seen {
     /// Takes note of what a result speaks of.
     pub fn note(&self, principal: &Principal, reply: &Reply, source: &str) {
         let Some(result) = reply.message.result.map(|span| reply.message.text(span)) else { return };
-        if reply.era == Era::Modern && result.contains("\"taskId\"") {
+        if reply.era == Era::Modern && mentions(result, "\"taskId\"") {
             let object = Object::parse(result);
             let is_task = object.as_ref().and_then(|object| object.string("resultType")).as_deref() == Some("task");
             if let Some(task) =
@@ -52,7 +52,7 @@ impl Seen {
                 self.add(principal, &task_key(&task), source);
             }
         }
-        if result.contains("\"resource_link\"") {
+        if mentions(result, "\"resource_link\"") {
             let content = Object::parse(result).and_then(|object| object.get("content").map(str::to_owned));
             let parts: Vec<&serde_json::value::RawValue> =
                 content.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -65,6 +65,11 @@ impl Seen {
             }
         }
     }
+}
+
+/// Whether a text has this in it; results can be large.
+fn mentions(text: &str, what: &str) -> bool {
+    memchr::memmem::find(text.as_bytes(), what.as_bytes()).is_some()
 }
 
 /// Whether a modern request declares the extension for tasks.
