@@ -1,0 +1,83 @@
+//! Owns the table of what is in flight on a connection: which calls, in which order they get a place, and to which of them
+//! something belongs that the source sent. It sends nothing itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::call::{Call, CallError, Who};
+use crate::wire::Message;
+
+#[derive(Default)]
+pub struct Table {
+    pub last_id: u64,
+    pub pending: HashMap<u64, Pending>,
+    /// Calls that wait for a place, oldest first.
+    pub queue: VecDeque<u64>,
+    pub running: usize,
+    pub last_used: Option<Instant>,
+    /// When limits were last looked after.
+    pub swept: Option<Instant>,
+    /// Something was answered after the handshake.
+    pub answered: bool,
+    /// The process has ended; what it left is still being read.
+    pub ending: bool,
+    pub closed: Option<CallError>,
+    /// It asks things of clients, and over one connection whose call that is for can only be told while there is one.
+    pub one_at_a_time: bool,
+}
+
+/// Calls of several clients are in flight.
+pub struct Several;
+
+impl Table {
+    pub fn call(&self, id: u64) -> Option<&Call> {
+        match self.pending.get(&id) {
+            Some(Pending::Call { call, .. }) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The call that something belongs to which the source sent: the only one in flight, or of several any one of the same
+    /// client where that makes no difference. A call whose client has still to answer waits for that, and does not count,
+    /// unless it is somebody else's. An id that leads to no call if there is none.
+    pub fn addressee(&self, known: Option<u64>) -> Result<u64, Several> {
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let running = self.pending.iter().filter_map(|(id, entry)| match entry {
+            Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
+            _ => None,
+        });
+        let is_away = |who: &Option<Who>| who.is_some_and(|who| who.is_away);
+        let (away, here): (Vec<_>, Vec<_>) = running.partition(|(_, who)| is_away(who));
+        let of = if here.is_empty() { &away } else { &here };
+        let Some(&(mut newest, first)) = of.first() else { return Ok(0) };
+        for (id, who) in &of[1..] {
+            let is_same = matches!((who, first), (Some(who), Some(first)) if *who == first && who.any_call);
+            if !is_same {
+                return Err(Several);
+            }
+            newest = newest.max(*id);
+        }
+        let owner = first.map(|who| who.owner);
+        if away.iter().any(|(_, who)| who.map(|who| who.owner) != owner) { Err(Several) } else { Ok(newest) }
+    }
+
+    pub fn has_room(&self, max_in_flight: usize) -> bool {
+        if !self.one_at_a_time {
+            return self.running < max_in_flight;
+        }
+        let busy = |entry: &Pending| match entry {
+            Pending::Call { call, sent: true, .. } => !call.back.who().is_some_and(|who| who.is_away),
+            _ => false,
+        };
+        self.running < max_in_flight && !self.pending.values().any(busy)
+    }
+}
+
+pub enum Pending {
+    Call { call: Box<Call>, since: Instant, heard: Instant, sent: bool },
+    Own(oneshot::Sender<Result<Message, CallError>>),
+}
