@@ -201,6 +201,20 @@ mod tests {
     }
 
     #[test]
+    fn other_requests_name_what_they_are_about() {
+        for (method, params, want) in [
+            ("prompts/get", r#"{"name":"p"}"#, Some("p")),
+            ("resources/read", r#"{"uri":"file:///é"}"#, Some("=?base64?ZmlsZTovLy/DqQ==?=")),
+            ("tasks/get", r#"{"taskId":"7"}"#, Some("7")),
+            ("tools/list", "{}", None),
+        ] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            let headers = ParamHeaders::default().of(&Message::parse(line.into()).unwrap());
+            assert_eq!(headers.get("mcp-name").map(|name| name.to_str().unwrap()), want, "{method}");
+        }
+    }
+
+    #[test]
     fn odd_values_are_encoded() {
         for (value, want) in [
             ("plain value", "plain value"),

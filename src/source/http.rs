@@ -44,11 +44,18 @@ pub struct Connection {
     pub tracker: TaskTracker,
     /// Where messages go with the transport of 2024-11-05, once the source has told; `None` with streamable HTTP.
     pub endpoint: Option<watch::Sender<Option<Url>>>,
-    flights: Mutex<HashMap<u64, CancellationToken>>,
+    flights: Mutex<HashMap<u64, Flight>>,
     end: Mutex<Option<oneshot::Sender<CallError>>>,
     wants_old: AtomicBool,
     /// Subscriptions lost one after another.
     lost: AtomicU32,
+}
+
+/// A request under way.
+struct Flight {
+    recalled: CancellationToken,
+    /// It stays open for what the source may tell; no answer is awaited.
+    listens: bool,
 }
 
 /// Makes the connection's client and its tasks. Nothing is sent before the link is used, but with the old transport, which
@@ -131,7 +138,7 @@ impl Connection {
         self.wants_old.store(true, Ordering::Relaxed);
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<u64, CancellationToken>> {
+    fn flights(&self) -> MutexGuard<'_, HashMap<u64, Flight>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,11 +148,7 @@ impl Connection {
             let parsed = wire::handle(frame.into_bytes(), Message::parse).await;
             let message = parsed.map_err(|(why, _)| why).expect("BUG: the relay's own messages can be read");
             match (message.kind, &*message.method_name()) {
-                (Kind::Request, "subscriptions/listen") => {
-                    let listening = unasked::subscribe(self.clone(), message.clone());
-                    self.spawn(listening.in_current_span());
-                }
-                (Kind::Request, _) => self.take_off(message.clone()),
+                (Kind::Request, method) => self.take_off(message.clone(), method == "subscriptions/listen"),
                 (_, "notifications/initialized") => {
                     // Nothing may overtake it.
                     self.post_note(&message).await;
@@ -163,14 +166,20 @@ impl Connection {
         }
     }
 
-    fn take_off(self: &Arc<Self>, message: Message) {
+    fn take_off(self: &Arc<Self>, message: Message, listens: bool) {
         let Some(id) = message.number_id() else { return };
         let recalled = self.closing.child_token();
-        self.flights().insert(id, recalled.clone());
+        self.flights().insert(id, Flight { recalled: recalled.clone(), listens });
         let connection = self.clone();
         let flight = async move {
+            let flown = async {
+                match listens {
+                    true => unasked::subscribe(&connection, &message, id).await,
+                    false => connection.fly(&message, id).await,
+                }
+            };
             tokio::select! {
-                () = connection.fly(&message, id) => {}
+                () = flown => {}
                 () = recalled.cancelled() => {}
             }
             connection.flights().remove(&id);
@@ -183,7 +192,7 @@ impl Connection {
         let params = message.params_text().and_then(Object::parse);
         let id = params.and_then(|params| wire::message::number(params.get("requestId")?));
         if let Some(flight) = id.and_then(|id| self.flights().remove(&id)) {
-            flight.cancel();
+            flight.recalled.cancel();
         }
     }
 
@@ -192,9 +201,9 @@ impl Connection {
         loop {
             tokio::time::sleep(TIDY).await;
             self.flights().retain(|id, flight| {
-                let awaited = self.link.is_awaited(*id);
+                let awaited = flight.listens || self.link.is_awaited(*id);
                 if !awaited {
-                    flight.cancel();
+                    flight.recalled.cancel();
                 }
                 awaited
             });

@@ -201,6 +201,22 @@ impl Link {
         }
     }
 
+    /// The subscription of this id was lost: another takes its place, and what changed meanwhile is read again.
+    pub fn listen_again(&self, lost: u64) {
+        if self.listening.load(Ordering::Relaxed) == lost {
+            let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
+            return self.subscribe(&wanted, None, None);
+        }
+        self.list_changed.notify_one();
+        self.listen();
+    }
+
+    /// A legacy source that has forgotten its session has forgotten who wants to know of changed resources.
+    pub fn subscribe_again(&self) {
+        let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
+        wanted.iter().for_each(|uri| self.subscribe(&wanted, Some(uri), None));
+    }
+
     fn next_id(&self) -> u64 {
         let mut table = self.lock();
         table.last_id += 1;

@@ -107,7 +107,7 @@ impl Connection {
         let what = match &*message.method_name() {
             "initialize" => What::Initialize,
             "tools/list" => What::List,
-            "tools/call" => What::Call,
+            "tools/call" | "tasks/update" | "tasks/cancel" => What::Call,
             _ => What::Other,
         };
         if what == What::Initialize {
@@ -267,8 +267,12 @@ impl Connection {
             let renewal = async move {
                 tracing::info!("source has forgotten the session, a new one is begun");
                 let outcome = connection.initialize_again(greeting).await;
+                let renewed = outcome.is_ok();
                 connection.session.renewed(outcome);
                 connection.link.list_changed.notify_one();
+                if renewed {
+                    connection.link.subscribe_again();
+                }
             };
             self.spawn(renewal.in_current_span());
         }

@@ -97,8 +97,8 @@ pub async fn own_stream(connection: Arc<Connection>) {
 }
 
 /// The subscription of a modern source, for as long as it takes any. What changed while there was none is read again.
-pub async fn subscribe(connection: Arc<Connection>, message: Message) {
-    let mut headers = connection.params.of(&message);
+pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64) {
+    let mut headers = connection.params.of(message);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let began = Instant::now();
     let url = connection.target.url.clone();
@@ -119,8 +119,7 @@ pub async fn subscribe(connection: Arc<Connection>, message: Message) {
     }
     let mut backoff = Backoff(connection.count_subscription(began.elapsed() >= GOOD));
     backoff.wait(began, None).await;
-    connection.link.list_changed.notify_one();
-    connection.link.listen();
+    connection.link.listen_again(id);
 }
 
 /// The one stream of the transport of 2024-11-05. The connection lasts as long as it does.
