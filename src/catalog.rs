@@ -2,13 +2,17 @@
 //! It is pure: it starts nothing, asks nobody, and gives the same bytes for the same listings whatever their order.
 
 pub mod category;
+pub mod definition;
 mod dictionary;
 pub mod drawer;
+pub mod drift;
 mod entry;
 mod fuzzy;
 mod glob;
 mod indexing;
+mod json;
 pub mod listing;
+pub mod lock;
 mod meaning;
 mod mending;
 pub mod offer;

@@ -253,6 +253,10 @@ impl Fingerprint {
         self
     }
 
+    pub fn bytes(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+
     /// The first `digits` hex digits.
     pub fn hex(self, digits: usize) -> String {
         let mut text: String = self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();

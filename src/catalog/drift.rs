@@ -1,0 +1,235 @@
+//! Owns the comparison of what sources offer with what was accepted: tool by tool while the relay runs, and whole locks for
+//! people, with the words that changed. It does not decide which of them is right.
+
+use std::fmt::Write as _;
+
+use similar::{ChangeTag, TextDiff};
+
+use super::definition::{Definition, Hash, MEMBERS, text};
+use super::json::{Node, quoted};
+use super::lock::{Hashes, Lock};
+use super::packed::Packed;
+use crate::name::{SourceId, ToolName};
+
+/// Lines told before and after a changed one.
+const LINES_AROUND: usize = 3;
+/// Words and gaps told before and after changed ones.
+const WORDS_AROUND: usize = 12;
+
+/// What the tools of one source are held against.
+#[derive(Debug, Clone, Copy)]
+pub enum Pins<'a> {
+    /// Nothing.
+    Free,
+    /// What the lock has of the source; `None` where it has nothing of it.
+    Locked { tools: Option<&'a Hashes>, enforce: bool },
+    /// There is nothing to go by, and so no tool may be called; the reason.
+    Closed(&'a str),
+}
+
+/// A tool that is not what was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift {
+    pub tool: ToolName,
+    /// `None`: it is not in the lock.
+    pub locked: Option<Hash>,
+    pub now: Hash,
+}
+
+impl Drift {
+    /// What is wrong with it.
+    pub fn note(&self) -> &'static str {
+        match self.locked {
+            Some(_) => "differs from sources.lock",
+            None => "is not in sources.lock",
+        }
+    }
+}
+
+impl Pins<'_> {
+    /// How a listed tool differs from what was accepted, and why it is withheld for that.
+    pub fn judge(&self, source: &SourceId, tool: &ToolName, raw: &Packed) -> (Option<Drift>, Option<String>) {
+        let (tools, enforce) = match self {
+            Self::Free => return (None, None),
+            Self::Closed(why) => return (None, Some((*why).to_owned())),
+            Self::Locked { tools, enforce } => (tools, *enforce),
+        };
+        let now = Definition::of(tool.as_str(), &raw.unpack()).hash;
+        let locked = tools.and_then(|tools| tools.get(tool)).copied();
+        if locked == Some(now) {
+            return (None, None);
+        }
+        let drift = Drift { tool: tool.clone(), locked, now };
+        let reason = enforce.then(|| {
+            format!(
+                "it {}: look at it with `toolrelay lock --check {source}`, accept it with `toolrelay lock {source}`",
+                drift.note()
+            )
+        });
+        (Some(drift), reason)
+    }
+}
+
+/// A difference between two locks in one tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    pub source: SourceId,
+    pub tool: ToolName,
+    pub was: Option<Hash>,
+    pub now: Option<Hash>,
+    /// Each member that changed and how; only of a tool that is in both.
+    pub members: Vec<(&'static str, String)>,
+}
+
+/// What differs from one lock to the other, sorted.
+pub fn differences(was: &Lock, now: &Lock) -> Vec<Difference> {
+    let tools = |lock: &Lock| {
+        let all = lock.sources.iter().flat_map(|(id, tools)| tools.keys().map(|tool| (id.clone(), tool.clone())));
+        all.collect::<Vec<_>>()
+    };
+    let mut all = tools(was);
+    all.extend(tools(now));
+    all.sort();
+    all.dedup();
+    let found = all.into_iter().filter_map(|(source, tool)| {
+        let of = |lock: &'_ Lock| lock.sources.get(&source).and_then(|tools| tools.get(&tool)).cloned();
+        let (was, now) = (of(was), of(now));
+        let hash = |side: &Option<Definition>| side.as_ref().map(|tool| tool.hash);
+        let members = was.as_ref().zip(now.as_ref()).map(|(was, now)| changed_members(was, now)).unwrap_or_default();
+        (hash(&was) != hash(&now)).then(|| Difference { was: hash(&was), now: hash(&now), members, source, tool })
+    });
+    found.collect()
+}
+
+fn changed_members(was: &Definition, now: &Definition) -> Vec<(&'static str, String)> {
+    let both = MEMBERS.iter().map(|key| (*key, was.values(key), now.values(key)));
+    both.filter(|(_, was, now)| was != now).map(|(key, was, now)| (key, told(&was, &now))).collect()
+}
+
+/// How a member changed: the words of a text of one line, the lines of everything else.
+fn told(was: &[&Node], now: &[&Node]) -> String {
+    if let ([was], [now]) = (was, now)
+        && let (Some(was), Some(now)) = (text(was), text(now))
+    {
+        let (was, now) = (visible(&was), visible(&now));
+        return if was.contains('\n') || now.contains('\n') { by_lines(&was, &now) } else { by_words(&was, &now) };
+    }
+    let lines = |side: &[&Node]| side.iter().fold(String::new(), |text, node| text + &node.lines(0, 0) + "\n");
+    by_lines(&lines(was), &lines(now))
+}
+
+/// A text with its line ends, and with escapes for what cannot be seen.
+fn visible(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(|line| quoted(line).replace("\\\"", "\"")).collect();
+    lines.iter().map(|line| &line[1..line.len() - 1]).collect::<Vec<_>>().join("\n")
+}
+
+fn by_lines(was: &str, now: &str) -> String {
+    let diff = TextDiff::from_lines(was, now);
+    let mut out = String::new();
+    for (at, group) in diff.grouped_ops(LINES_AROUND).iter().enumerate() {
+        out.push_str(if at == 0 { "" } else { "  ..\n" });
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let mark = match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            let _ = writeln!(out, "{mark} {}", change.value().trim_end_matches('\n'));
+        }
+    }
+    out
+}
+
+/// As `git diff --word-diff` tells it.
+fn by_words(was: &str, now: &str) -> String {
+    let diff = TextDiff::from_words(was, now);
+    let mut out = String::new();
+    let groups = diff.grouped_ops(WORDS_AROUND);
+    for (at, group) in groups.iter().enumerate() {
+        let starts_late = group.first().is_some_and(|op| op.old_range().start > 0 && op.new_range().start > 0);
+        out.push_str(if at > 0 || starts_late { ".. " } else { "" });
+        for op in group {
+            let words = |tag: ChangeTag| {
+                let of = diff.iter_changes(op).filter(move |change| change.tag() == tag);
+                of.map(|change| change.value()).collect::<String>()
+            };
+            out.push_str(&words(ChangeTag::Equal));
+            for (tag, open, close) in [(ChangeTag::Delete, "[-", "-]"), (ChangeTag::Insert, "{+", "+}")] {
+                let words = words(tag);
+                if !words.is_empty() {
+                    let _ = write!(out, "{open}{words}{close}");
+                }
+            }
+        }
+        let ends_early = group.last().is_some_and(|op| op.new_range().end < diff.new_len());
+        out.push_str(if ends_early { " .." } else { "" });
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn changed(was: &str, now: &str) -> Vec<(&'static str, String)> {
+        changed_members(&Definition::of("t", was), &Definition::of("t", now))
+    }
+
+    #[test]
+    fn words_and_lines_that_changed_are_told() {
+        let check = |was: &str, now: &str, member: &str, want: &str| {
+            assert_eq!(changed(was, now), [(member, want.to_owned())] as [(&str, String); 1]);
+        };
+        let long = "w ".repeat(40);
+        check(
+            r#"{"description":"Reads a note."}"#,
+            r#"{"description":"Reads every note."}"#,
+            "description",
+            "Reads [-a-]{+every+} note.\n",
+        );
+        check(
+            &format!(r#"{{"description":"{long}one {long}"}}"#),
+            &format!(r#"{{"description":"{long}two {long}"}}"#),
+            "description",
+            &format!(".. {}[-one-]{{+two+}} {} ..\n", "w ".repeat(6), "w ".repeat(6).trim_end()),
+        );
+        check(
+            r#"{"description":"a\nb"}"#,
+            "{\"description\":\"a\\nb\\n\u{200b}c \\\"x\\\"\"}",
+            "description",
+            "  a\n- b\n+ b\n+ \\u200bc \"x\"\n",
+        );
+        check(
+            r#"{"inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}"#,
+            r#"{"inputSchema":{"properties":{"a":{"type":"integer"}},"type":"object"}}"#,
+            "inputSchema",
+            "  {\n    \"properties\": {\n      \"a\": {\n-       \"type\": \"string\"\n+       \"type\": \"integer\"\n      }\n    },\n    \"type\": \"object\"\n",
+        );
+        check(r#"{}"#, r#"{"title":"T"}"#, "title", "+ \"T\"\n");
+        assert_eq!(changed(r#"{"description":"a","x":1}"#, r#"{"x":2,"description":"\u0061"}"#), []);
+    }
+
+    #[test]
+    fn only_what_was_accepted_passes() {
+        let (source, tool) = (SourceId::new("s").unwrap(), ToolName::new("t"));
+        let hash = Definition::of("t", r#"{"name":"t"}"#).hash;
+        let hashes = BTreeMap::from([(tool.clone(), hash)]);
+        let judge = |pins: Pins<'_>, raw: &str| {
+            let (drift, reason) = pins.judge(&source, &tool, &raw.into());
+            (drift.map(|drift| drift.note()), reason.map(|reason| reason.contains("`toolrelay lock s`")))
+        };
+        let (same, other) = (r#"{"name":"t"}"#, r#"{"name":"t","title":"x"}"#);
+        let locked = |enforce| Pins::Locked { tools: Some(&hashes), enforce };
+        assert_eq!(judge(Pins::Free, other), (None, None));
+        assert_eq!(judge(locked(true), same), (None, None));
+        assert_eq!(judge(locked(false), other), (Some("differs from sources.lock"), None));
+        assert_eq!(judge(locked(true), other), (Some("differs from sources.lock"), Some(true)));
+        let unknown = Pins::Locked { tools: None, enforce: true };
+        assert_eq!(judge(unknown, same), (Some("is not in sources.lock"), Some(true)));
+        assert_eq!(judge(Pins::Closed("why"), same), (None, Some(false)));
+    }
+}
