@@ -7,11 +7,13 @@ mod check;
 mod completions;
 mod connect;
 mod find;
+mod lock;
 mod output;
 mod pretty;
 mod progress;
 mod relayed;
 mod reload;
+mod relock;
 mod schema;
 mod serve;
 mod setup;
@@ -76,6 +78,8 @@ enum Command {
     Find(find::Arguments),
     /// Call a tool
     Call(call::Arguments),
+    /// Accept the tools of the sources as they are now, into sources.lock; or tell what differs from it
+    Lock(lock::Arguments),
     /// Tell what models read of the sources, listed directly and through the relay
     Tokens,
     /// Print the JSON Schema of sources.toml
@@ -163,6 +167,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Tools(arguments) => tools::run(&common, &arguments)?,
         Command::Find(arguments) => find::run(&common, &arguments)?,
         Command::Call(arguments) => call::run(&common, &arguments)?,
+        Command::Lock(arguments) => lock::run(&common, &arguments)?,
         Command::Tokens => tokens::run(&common)?,
         Command::Schema => schema::run(),
         Command::WatchSources => watchdog::run(std::io::stdin().lock()),

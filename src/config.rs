@@ -43,6 +43,20 @@ pub struct RelayConfig {
     pub max_starting: usize,
     /// How many tools a client's list may have before it is warned of; 0 = any number.
     pub warn_tools: usize,
+    pub pin: Pin,
+    /// Beside the configuration file, and named after it: `sources.lock`.
+    pub lock: PathBuf,
+}
+
+/// What a tool gets that differs from the lock, or is not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing: the lock is not looked at.
+    Off,
+    /// A mark, if there is a lock.
+    Warn,
+    /// It is withheld; without a lock, every tool.
+    Enforce,
 }
 
 /// Where clients connect over HTTP, and who may.

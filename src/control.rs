@@ -3,6 +3,7 @@
 
 mod changes;
 mod entries;
+mod pinning;
 mod reload;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::{Catalog, Listing, Toolset};
 use crate::config::{Config, SourceEntry, Start};
 use crate::name::SourceId;
+use crate::pins::Pins;
 use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots, Views};
 use crate::source::{Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
@@ -52,6 +54,10 @@ enum Event {
     },
     /// The configuration was changed and cannot be used, for this reason.
     Keep(Arc<str>),
+    /// `sources.lock` was changed.
+    Relock {
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// The way to the control plane. Cheap to clone.
@@ -115,12 +121,22 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Has all tools held against the lock as it is now; `false` once the relay ends. The snapshot shows it when this returns.
+    pub async fn relock(&self) -> bool {
+        let (done, relocked) = oneshot::channel();
+        self.events.send(Event::Relock { done }).await.is_ok() && relocked.await.is_ok()
+    }
+}
+
 /// Everything the control plane owns.
 pub struct World {
     config: Arc<Config>,
     sources: Arc<BTreeMap<SourceId, Source>>,
     toolsets: BTreeMap<SourceId, Arc<Toolset>>,
     open: OpenByPrincipal,
+    /// What tools are held against.
+    pins: Arc<Pins>,
     store: Store,
     publish: watch::Sender<Arc<Snapshot>>,
     events: mpsc::Receiver<Event>,
@@ -188,12 +204,14 @@ impl World {
             stale: None,
             granted: None,
             views: Arc::new(Views::new(&config)),
+            unpinned: None,
         };
         let (publish, snapshots) = watch::channel(Arc::new(snapshot));
         let (sender, events) = mpsc::channel(EVENTS);
         let tell = sender.downgrade();
         let world = Self {
             first: Fixed::of(&config),
+            pins: Arc::new(Pins::new(&config.relay)),
             config,
             sources,
             toolsets,
@@ -216,6 +234,10 @@ impl World {
 
     /// Takes events until the relay ends. Events that have come in together are answered by one snapshot.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        if self.pins.are_wanted() {
+            let pins = self.pins.clone();
+            self.around.tracker.spawn_blocking(move || pins.look());
+        }
         loop {
             let first = tokio::select! {
                 biased;
@@ -236,7 +258,7 @@ impl World {
 
     async fn apply(&mut self, batch: Vec<Event>) {
         let (mut listings, mut seen, mut opened, mut recalled) = (Vec::new(), Vec::new(), Vec::new(), false);
-        let mut reloads = Vec::new();
+        let (mut reloads, mut relocks) = (Vec::new(), Vec::new());
         for event in batch {
             match event {
                 Event::Wake => {
@@ -262,6 +284,7 @@ impl World {
                 Event::Open { principal, change, done } => opened.push((done, self.open(&principal, change))),
                 Event::Reload { config, done } => reloads.push((*config, done)),
                 Event::Keep(why) => self.stale = Some(why),
+                Event::Relock { done } => relocks.push(done),
             }
         }
         let relisted = recalled || !listings.is_empty();
@@ -282,6 +305,12 @@ impl World {
         }
         for (config, done) in reloads {
             let _ = done.send(self.reload(config).await);
+        }
+        if !relocks.is_empty() {
+            self.relock().await;
+        }
+        for done in relocks {
+            let _ = done.send(());
         }
     }
 
@@ -357,11 +386,13 @@ impl World {
         let config = self.config.clone();
         let mut toolsets = self.toolsets.clone();
         let (store, sources, views) = (self.store.clone(), self.sources.clone(), self.publish.borrow().views.clone());
+        let pins = self.pins.clone();
         self.digests.extend(listings.iter().map(|(id, listing, _)| (id.clone(), listing.digest.clone())));
         let built = tokio::task::spawn_blocking(move || {
+            pins.look();
             for (id, listing, fresh) in listings {
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
-                let toolset = with_spec(entry, |spec| Toolset::build(spec, &listing));
+                let toolset = with_spec(entry, |spec| Toolset::pinned(spec, &listing, pins.of(spec.id)));
                 remember(&store, entry, &toolset, &listing, fresh);
                 toolsets.insert(id, Arc::new(toolset));
             }
@@ -372,6 +403,7 @@ impl World {
         .await;
         match built {
             Ok((toolsets, catalog, views)) => {
+                pinning::tell(&self.toolsets, &toolsets);
                 self.toolsets = toolsets;
                 self.publish(Some((catalog, views)));
                 true
@@ -398,6 +430,7 @@ impl World {
             stale: self.stale.clone(),
             granted: None,
             views,
+            unpinned: self.pins.notice(),
         };
         self.publish.send_replace(Arc::new(snapshot));
     }

@@ -3,11 +3,11 @@
 
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Drawer, Entry, Toolset};
-use crate::config::{CallLimits, SourceConfig, Unlisted};
+use crate::config::{CallLimits, Pin, SourceConfig, Unlisted};
 use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::source::Source;
+use crate::source::{Source, State};
 
 /// How many similar tools a refusal names.
 const SIMILAR: usize = 3;
@@ -246,7 +246,12 @@ fn refused(source: &str, tool: &str, reason: &str) -> CallError {
     CallError::new(
         ErrorKind::Withheld,
         format!("tool `{tool}` of source `{source}` is withheld: {reason}"),
-        "it cannot be called with this configuration; use another tool, or ask the user to change sources.toml",
+        match reason.contains("`toolrelay lock") {
+            true => "use another tool, or ask the user to look at the change and to accept it",
+            false => {
+                "it cannot be called with this configuration; use another tool, or ask the user to change sources.toml"
+            }
+        },
     )
     .at(source, Some(tool))
 }
@@ -257,7 +262,12 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
         return Resolved::Refused(error);
     }
     let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
-    if config.unlisted == Unlisted::Forward && toolset.is_listed() {
+    let forward = config.unlisted == Unlisted::Forward;
+    if forward && snapshot.config.relay.pin == Pin::Enforce {
+        let reason = "it is not listed, so it cannot be held against sources.lock, and `pin` is `enforce`";
+        return missing(source, refused(source.id.as_str(), tool, reason));
+    }
+    if forward && toolset.is_listed() {
         return match judge_unlisted(snapshot, config, tool) {
             Verdict::Allowed { .. } => {
                 Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits })
@@ -330,6 +340,13 @@ fn route(snapshot: &Snapshot, entry: &Entry) -> Resolved {
     let source = snapshot.source(entry.source.as_str()).expect("BUG: every entry has its source");
     if let Some(error) = source.refusal() {
         return Resolved::Refused(error.at(entry.source.as_str(), Some(entry.tool.as_str())));
+    }
+    if snapshot.config.relay.pin == Pin::Enforce && !matches!(source.status().state, State::Ready { listed: true, .. })
+    {
+        // What is known of the tool is what it was before the source started, and it may be another one now.
+        let text = format!("source `{}` was not listed since it started", source.id);
+        let error = CallError::new(ErrorKind::Unavailable, text, "call again");
+        return missing(source, error.at(entry.source.as_str(), Some(entry.tool.as_str())));
     }
     let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
     let limits = match entry.call_timeout {

@@ -20,8 +20,9 @@
 //! snapshot   the world at an instant: catalog, sources, open toolsets
 //! source     one actor a source: launch or connection, handshake, states, listing; its live link
 //! store      what is remembered between runs (SQLite)
+//! pins       sources.lock on disk: read, written as a whole
 //! call       one request in flight, with its own way back
-//! catalog    pure: listings merged, named, sorted; drawers; categories; signatures; search
+//! catalog    pure: listings merged, named, sorted; drawers; categories; signatures; search; the lock's form
 //! policy     pure: who may see and call what, and why not
 //! config     sources.toml: one table of keys -> check -> Config
 //! protocol   facts of the protocol's revisions
@@ -67,6 +68,7 @@
 //! - A configuration that is reloaded touches no source whose entry says what it said, and one that cannot be used nothing.
 //! - A call that a source may have carried out is never sent a second time.
 //! - A source gets its own configured headers and credentials and nothing of any client's, and no other origin gets them.
+//! - With `pin = "enforce"` no tool can be called whose definition is not the one in sources.lock, whatever is wrong with that file.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.
 //! - `catalog`, `policy`, `pattern`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 
@@ -80,6 +82,7 @@ pub mod menu;
 pub mod name;
 pub mod pattern;
 pub mod perform;
+pub mod pins;
 pub mod policy;
 pub mod protocol;
 pub mod redact;

@@ -189,6 +189,8 @@ pub struct Snapshot {
     pub granted: Option<Arc<Granted>>,
     /// What each credential sees of this catalog.
     pub views: Arc<Views>,
+    /// That tools cannot be held against the lock, and why.
+    pub unpinned: Option<Arc<str>>,
 }
 
 impl Snapshot {

@@ -61,6 +61,8 @@ pub enum State {
         pid: Option<u32>,
         version: String,
         note: Option<String>,
+        /// Its list was read since it started: until then what is known of its tools is what it had before.
+        listed: bool,
     },
     /// Not running, and fine: started when it is needed.
     Dormant {

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use toolrelay::config::keys::{CATEGORY, Key, RELAY, SOURCE, Status, TOOL, TOOLSET};
+use toolrelay::config::keys::{CATEGORY, Key, RELAY, SOURCE, TOOL, TOOLSET};
 use toolrelay::config::{Config, Reach, SourceConfig, SourceEntry, SystemLookup, check, schema};
 
 fn path(name: &str) -> PathBuf {
@@ -74,12 +74,11 @@ fn the_reference_starts_from_any_folder() {
 }
 
 #[test]
-fn the_reference_shows_every_supported_key() {
+fn the_reference_shows_every_key() {
     let shown = as_json(&with_all_settings());
     let missing = |keys: &'static [Key], sections: &[&str]| -> Vec<&str> {
         let sections: Vec<_> = sections.iter().map(|section| shown.pointer(section).unwrap()).collect();
-        let supported = keys.iter().filter(|key| key.status == Status::Supported);
-        let absent = supported.filter(|key| sections.iter().all(|section| section.get(key.name).is_none()));
+        let absent = keys.iter().filter(|key| sections.iter().all(|section| section.get(key.name).is_none()));
         absent.map(|key| key.name).collect()
     };
     assert_eq!(missing(RELAY, &["/relay"]), [""; 0]);
@@ -122,7 +121,7 @@ fn the_schema_and_the_check_refuse_the_same() {
         "[source.b]\nurl = 'https://x'\nauth = 'bearer'",
         "[source.b]\nurl = 'https://x'\ntoken = 'x'",
         "[source.b]\nurl = 'https://x'\nheaders = { 'a b' = 'x' }",
-        "[relay]\npin = 'warn'",
+        "[relay]\npin = 'on'",
         "[relay]\nexposure = 'lasy'",
         "[relay]\nmenu = ['find_tools']",
         "[relay]\nalways_visible = ['x']",

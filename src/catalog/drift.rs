@@ -2,6 +2,7 @@
 //! people, with the words that changed. It does not decide which of them is right.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
@@ -15,6 +16,8 @@ use crate::name::{SourceId, ToolName};
 const LINES_AROUND: usize = 3;
 /// Words and gaps told before and after changed ones.
 const WORDS_AROUND: usize = 12;
+/// How long a shortest difference is looked for; after that any will do. Texts of a sane size take microseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the tools of one source are held against.
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +128,7 @@ fn visible(text: &str) -> String {
 }
 
 fn by_lines(was: &str, now: &str) -> String {
-    let diff = TextDiff::from_lines(was, now);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(was, now);
     let mut out = String::new();
     for (at, group) in diff.grouped_ops(LINES_AROUND).iter().enumerate() {
         out.push_str(if at == 0 { "" } else { "  ..\n" });
@@ -143,7 +146,7 @@ fn by_lines(was: &str, now: &str) -> String {
 
 /// As `git diff --word-diff` tells it.
 fn by_words(was: &str, now: &str) -> String {
-    let diff = TextDiff::from_words(was, now);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_words(was, now);
     let mut out = String::new();
     let groups = diff.grouped_ops(WORDS_AROUND);
     for (at, group) in groups.iter().enumerate() {
@@ -211,6 +214,16 @@ mod tests {
         );
         check(r#"{}"#, r#"{"title":"T"}"#, "title", "+ \"T\"\n");
         assert_eq!(changed(r#"{"description":"a","x":1}"#, r#"{"x":2,"description":"\u0061"}"#), []);
+    }
+
+    /// Two long texts without a word in common are the worst that a source can do here.
+    #[test]
+    fn no_text_takes_long() {
+        let texts = ["a", "b"].map(|mark| (0..100_000).map(|n| format!("{mark}{n} ")).collect::<String>());
+        let raws = texts.map(|text| serde_json::json!({"description": text}).to_string());
+        let began = std::time::Instant::now();
+        assert_eq!(changed(&raws[0], &raws[1]).len(), 1);
+        assert!(began.elapsed() < 20 * PATIENCE, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::category::{Categories, Chosen};
+use super::drift::{Drift, Pins};
 pub use super::entry::Entry;
 use super::listing::{Fingerprint, ListedTool, Listing, Rejected, ServerNote};
 use super::schema::{self, Input};
@@ -113,6 +114,8 @@ pub struct Toolset {
     pub loaded: bool,
     /// Of each entry; none unless `loaded`.
     pub categories: Categories,
+    /// The tools that are not what was accepted, withheld for that or only marked, sorted by tool name.
+    pub drift: Vec<Drift>,
     note: ServerNote,
     hint: Vec<String>,
     rules: String,
@@ -121,11 +124,22 @@ pub struct Toolset {
 impl Toolset {
     /// Names and judges every tool of a listing.
     pub fn build(spec: &ToolsetSpec<'_>, listing: &Listing) -> Self {
+        Self::pinned(spec, listing, Pins::Free)
+    }
+
+    /// The same, and holds each tool that the rules leave against what was accepted.
+    pub fn pinned(spec: &ToolsetSpec<'_>, listing: &Listing, pins: Pins<'_>) -> Self {
+        let mut drift = Vec::new();
         let (policy, chosen) = (Policy::new(spec.rules), Chosen::new(spec.rules));
         let mut entries = Vec::with_capacity(listing.tools.len());
         let mut withheld: Vec<Withheld> = listing.rejected.iter().map(Withheld::from).collect();
         for tool in &listing.tools {
-            match entry(spec, &policy, &chosen, tool) {
+            let judged = entry(spec, &policy, &chosen, tool).and_then(|found| {
+                let (drifted, refusal) = pins.judge(spec.id, &tool.name, &tool.raw);
+                drift.extend(drifted);
+                refusal.map_or(Ok(found), Err)
+            });
+            match judged {
                 Err(reason) => withheld.push(Withheld { tool: tool.name.clone(), reason }),
                 Ok((entry, note, category)) => {
                     withheld.extend(note.map(|reason| Withheld { tool: tool.name.clone(), reason }));
@@ -144,11 +158,11 @@ impl Toolset {
             note: listing.note.clone(),
             tools: visible().count(),
             withheld: withheld.len(),
-            digest: digest(&listing.digest, &entries, &withheld, spec.rules),
+            digest: digest(&listing.digest, &entries, &withheld, spec.rules, &drift),
             tool_names_hint: hint,
             rules: spec.rules_digest(),
         };
-        Self { entries, withheld, categories, loaded: true, ..Self::outline(spec, &outline) }
+        Self { entries, withheld, categories, drift, loaded: true, ..Self::outline(spec, &outline) }
     }
 
     /// The toolset as far as remembered numbers tell; its entries are still to be read.
@@ -167,6 +181,7 @@ impl Toolset {
             count: outline.tools,
             loaded: false,
             categories: Categories::default(),
+            drift: Vec::new(),
             note: outline.note.clone(),
             hint: outline.tool_names_hint.clone(),
             rules: outline.rules.clone(),
@@ -182,11 +197,13 @@ impl Toolset {
     /// `read_only`: all that write are among them. Nothing in it tells of a tool that is not shown.
     pub fn restricted(&self, read_only: bool, refusal: impl Fn(&str, bool) -> Option<String>) -> Self {
         let (mut entries, mut categories, mut withheld) = (Vec::new(), Vec::new(), self.withheld.clone());
+        let mut drift = self.drift.clone();
         for (entry, position) in self.entries.iter().zip(0..) {
             match refusal(entry.tool.as_str(), entry.read_only) {
                 Some(reason) => {
                     // What was remarked of it counts no more.
                     withheld.retain(|other| other.tool != entry.tool);
+                    drift.retain(|other| other.tool != entry.tool);
                     withheld.push(Withheld { tool: entry.tool.clone(), reason });
                 }
                 None => {
@@ -199,7 +216,8 @@ impl Toolset {
         // Tools that need none get no category by their names here: the source's are kept.
         let categories = Categories::new(categories.into_iter().map(|category| ("", category)).collect());
         let is_known = self.loaded && self.is_listed();
-        let mut part = Self { read_only: self.read_only || read_only, entries, withheld, categories, ..self.clone() };
+        let mut part =
+            Self { read_only: self.read_only || read_only, entries, withheld, categories, drift, ..self.clone() };
         part.summary = self.without_names();
         if is_known {
             part.count = part.entries.iter().filter(|entry| !entry.hidden).count();
@@ -225,6 +243,9 @@ impl Toolset {
         for entry in &self.entries {
             hash.text(entry.tool.as_str()).text(entry.name.as_str()).text(&entry.raw.unpack());
             hash.flag(entry.read_only).flag(entry.hidden).flag(entry.direct).maybe(entry.description.as_deref());
+        }
+        for drift in &self.drift {
+            hash.text(drift.tool.as_str()).text(drift.note());
         }
         hash.hex(DIGEST_HEX)
     }
@@ -259,6 +280,11 @@ impl Toolset {
     /// The entry of a tool, by its source's own name.
     pub fn entry(&self, tool: &str) -> Option<&Entry> {
         self.position(tool).map(|at| &self.entries[at])
+    }
+
+    /// How a tool differs from what was accepted, if it does.
+    pub fn drift(&self, tool: &str) -> Option<&Drift> {
+        self.drift.binary_search_by(|drift| drift.tool.as_str().cmp(tool)).ok().map(|at| &self.drift[at])
     }
 
     /// Why a tool is withheld, if it is.
@@ -315,7 +341,7 @@ fn entry(
     Ok((entry, remark, category))
 }
 
-fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld], rules: &ToolRules) -> String {
+fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld], rules: &ToolRules, drift: &[Drift]) -> String {
     let mut hash = Fingerprint::new();
     hash.text(listing).number(entries.len());
     for entry in entries {
@@ -327,6 +353,9 @@ fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld], rules: &ToolR
     }
     for (name, globs) in &rules.categories {
         hash.text(name).text(&globs.join("\n"));
+    }
+    for drift in drift {
+        hash.text(drift.tool.as_str()).text(drift.note());
     }
     hash.hex(DIGEST_HEX)
 }

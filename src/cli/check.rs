@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::progress::Progress;
 use super::table::counted;
 use super::{Common, Failure, connect, output, relayed, setup};
-use crate::config::{Config, Fault, Reach, SourceEntry, SystemLookup, Unreadable};
+use crate::config::{Config, Fault, Pin, Reach, SourceEntry, SystemLookup, Unreadable};
+use crate::pins::{self, Unusable};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -93,7 +94,18 @@ fn cautions(file: &Path, config: &Config) -> String {
         let caution = remote.caution(&SystemLookup::default())?;
         Some(format!("{}: source.{}: warning: {caution}\n", file.display(), source.id))
     });
-    told.collect()
+    told.chain(unpinned(file, config)).collect()
+}
+
+/// That the tools cannot be held against the lock, where they should be.
+fn unpinned(file: &Path, config: &Config) -> Option<String> {
+    let error = match (config.relay.pin, pins::read(&config.relay.lock)) {
+        (Pin::Off, _) | (_, Ok(_)) | (Pin::Warn, Err(Unusable::Missing(_))) => return None,
+        (_, Err(error)) => error,
+    };
+    let so =
+        if config.relay.pin == Pin::Enforce { "no tool can be called" } else { "tools are not compared with the lock" };
+    Some(format!("{}: relay.pin: warning: {so}: {error}; {}\n", file.display(), error.hint()))
 }
 
 fn faulty(file: &Path, config: &Config) -> Result<(), Failure> {

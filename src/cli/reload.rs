@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::setup::{self, Hangups};
 use super::watch::{Cause, Eye, Look, Wake, look};
-use super::{Common, Failure};
+use super::{Common, Failure, relock};
 use crate::config::{Config, Exposure};
 use crate::control::{Control, Reloaded};
 use crate::name::SourceId;
@@ -26,6 +26,7 @@ pub struct Loader {
     exposure: Option<Exposure>,
     /// What the file looked like before it was read first.
     look: Look,
+    lock: relock::Seen,
 }
 
 impl Loader {
@@ -33,7 +34,8 @@ impl Loader {
     pub fn new(common: &Common, exposure: Option<Exposure>) -> Result<Self, Failure> {
         let file = setup::find_config(common)?;
         let look = look(&file);
-        Ok(Self { file, exposure, look })
+        let lock = relock::Seen::beside(&file);
+        Ok(Self { file, exposure, look, lock })
     }
 
     pub fn file(&self) -> &Path {
@@ -71,6 +73,7 @@ pub async fn follow(loader: Loader, control: Control, mut hangups: Hangups) {
     let (wake, wakes) = blocking::channel();
     let (give, mut readings) = mpsc::channel(READINGS);
     let file = loader.file.clone();
+    tokio::spawn(relock::follow(loader.lock.clone(), control.clone()));
     // A file may lie where looking at it takes long, so none of this is done beside the messages.
     let watching = {
         let wake = wake.clone();

@@ -166,6 +166,7 @@ fn menu_line(snapshot: &Snapshot, exposure: Exposure, configured: Exposure) -> M
         stale: None,
         granted: None,
         views: snapshot.views.clone(),
+        unpinned: None,
     };
     let own: Vec<usize> = menu::shown(&world).iter().map(String::len).collect();
     let local = Principal::local();

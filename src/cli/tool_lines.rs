@@ -28,6 +28,11 @@ pub struct ToolLine {
     /// It may be called, and is shown to no client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+    /// It is not what sources.lock says; the note tells how.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Why it cannot be shown directly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
@@ -63,6 +68,7 @@ impl ToolLine {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
         let is_apart = !entry.direct && !entry.hidden;
         let remark = if is_apart { toolset.withheld(entry.tool.as_str()) } else { None };
+        let drift = toolset.drift(entry.tool.as_str());
         Self {
             source: entry.source.to_string(),
             tool: entry.tool.to_string(),
@@ -75,6 +81,8 @@ impl ToolLine {
             },
             read_only: entry.read_only,
             hidden: entry.hidden,
+            changed: drift.is_some(),
+            note: drift.map(|drift| drift.note().to_owned()),
             remark: remark.map(|withheld| withheld.reason.clone()),
             input_schema: if schemas { raw(&input) } else { None },
             output_schema: output.and_then(raw),
@@ -84,8 +92,9 @@ impl ToolLine {
     /// The description with what is odd about the tool.
     fn told(&self) -> String {
         let mark = if self.hidden { "[hidden] " } else { "" };
-        let remark = self.remark.as_ref().map(|remark| format!(" [{remark}]")).unwrap_or_default();
-        format!("{mark}{}{remark}", self.description)
+        let remarks = [&self.note, &self.remark].into_iter().flatten();
+        let remarks: String = remarks.map(|remark| format!(" [{remark}]")).collect();
+        format!("{mark}{}{remarks}", self.description)
     }
 }
 

@@ -8,13 +8,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{Faults, Unreadable, before, did_you_mean, dotted, position};
-use super::keys::{FOREIGN_TABLES, RELAY, Status, TOP, names};
+use super::keys::{FOREIGN_TABLES, RELAY, TOP, names};
 use super::lookup::Lookup;
 use super::read::Reader;
 use super::source::{self, Repeated};
 use super::toolset;
 use super::values::{Span, Values};
-use super::{Config, Exposure, RelayConfig, http};
+use super::{Config, Exposure, Pin, RelayConfig, http};
 
 const SOURCE_TABLES: &str = "sources are tables named `[source.NAME]`";
 
@@ -27,7 +27,7 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
     let base = folder_of(file);
     let mut reader = Reader { faults: Faults::new(text, file.to_owned()), lookup, base: &base, is_disabled: false };
     top(&mut reader, &tree);
-    let relay = relay(&mut reader, &tree);
+    let relay = relay(&mut reader, &tree, file);
     let sources = match tree.get("source").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
         _ => Vec::new(),
@@ -140,9 +140,8 @@ fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {
     for (name, value) in tree.iter() {
         let word = name.get_ref().as_ref();
         let path = dotted("", word);
-        match TOP.iter().find(|key| key.name == word).map(|key| key.status) {
-            Some(Status::Planned { cause, hint }) => reader.faults.add(&name.span(), path, cause, hint),
-            Some(Status::Supported) if !value.get_ref().is_table() => {
+        match TOP.iter().find(|key| key.name == word) {
+            Some(_) if !value.get_ref().is_table() => {
                 let hint = match word {
                     "source" => SOURCE_TABLES,
                     "toolset" => toolset::TABLES,
@@ -152,7 +151,7 @@ fn top(reader: &mut Reader<'_>, tree: &DeTable<'_>) {
                 };
                 reader.mistyped(&path, &name.span(), "a table", value.get_ref(), hint.to_owned());
             }
-            Some(Status::Supported) => {}
+            Some(_) => {}
             None => {
                 let hint = unknown_table(word, value.get_ref());
                 let cause = if value.get_ref().is_table() { "unknown table" } else { "unknown key" };
@@ -173,7 +172,7 @@ fn unknown_table(word: &str, value: &DeValue<'_>) -> String {
     did_you_mean(word, "the tables are", &names(TOP))
 }
 
-fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
+fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>, file: &Path) -> RelayConfig {
     let values = match tree.get("relay").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => reader.section(RELAY, table, "relay"),
         _ => Values::new(RELAY),
@@ -188,11 +187,20 @@ fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> RelayConfig {
         max_message_bytes: mib.saturating_mul(1024 * 1024),
         max_starting: usize::try_from(values.whole("max_starting")).unwrap_or(usize::MAX),
         warn_tools: usize::try_from(values.whole("warn_tools")).unwrap_or(usize::MAX),
+        pin: match values.text("pin").as_deref() {
+            // A faulty word must not open what was closed.
+            _ if values.written("pin").is_some() && values.at("pin").is_none() => Pin::Enforce,
+            Some("off") => Pin::Off,
+            Some("enforce") => Pin::Enforce,
+            _ => Pin::Warn,
+        },
+        lock: file.with_extension("lock"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::config::Pin;
     use crate::config::tests::{faults, read};
 
     #[test]
@@ -226,11 +234,6 @@ mod tests {
     fn a_fault_in_relay_costs_that_key_only() {
         for (line, told) in [
             (
-                "pin = 'warn'",
-                "pin: pinning tools to sources.lock is not in this version yet; hint: remove this key; tools are not \
-                 compared with a lock file",
-            ),
-            (
                 "menu = ['find_tools']",
                 "menu: `call_tool` is missing, without which tools that are not shown cannot be called; hint: add \
                  \"call_tool\" to the list",
@@ -258,5 +261,17 @@ mod tests {
             assert_eq!(relay, read("").relay);
         }
         assert_eq!(faults("[relay]\nmenu = []\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_faulty_pin_stays_closed() {
+        for (line, pin) in [("", Pin::Warn), ("pin = 'off'", Pin::Off), ("pin = 'enforce'", Pin::Enforce)] {
+            let config = read(&format!("[relay]\n{line}\n"));
+            assert_eq!((config.relay.pin, config.faults.len()), (pin, 0), "{line}");
+        }
+        let text = "[relay]\npin = 'enforced'\n";
+        assert_eq!(faults(text), ["2: relay.pin: `enforced` is none of its words; hint: did you mean `enforce`?"]);
+        assert_eq!(read(text).relay.pin, Pin::Enforce);
+        assert_eq!(read("[relay]\npin = true\n").relay.pin, Pin::Enforce);
     }
 }

@@ -1,5 +1,5 @@
-//! Owns the keys of `sources.toml`: one table that says of each what it takes, its default, what it does, and whether
-//! this version has it. Validation, "did you mean" and the JSON Schema come from here; it reads nothing itself.
+//! Owns the keys of `sources.toml`: one table that says of each what it takes, its default, and what it does.
+//! Validation, "did you mean" and the JSON Schema come from here; it reads nothing itself.
 
 /// One key of a section.
 #[derive(Debug)]
@@ -9,7 +9,6 @@ pub struct Key {
     pub default: Standard,
     /// One line.
     pub doc: &'static str,
-    pub status: Status,
 }
 
 /// What a key takes.
@@ -58,7 +57,7 @@ pub enum Kind {
     Tools,
     /// A table for each category, with the keys of [`CATEGORY`].
     Categories,
-    /// Not looked at: the key is refused.
+    /// Read by others than the table's reader.
     Anything,
 }
 
@@ -74,16 +73,6 @@ pub enum Standard {
     EmptyTable,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    Supported,
-    /// Refused, with this cause and this hint.
-    Planned {
-        cause: &'static str,
-        hint: &'static str,
-    },
-}
-
 /// The longest time that can be set: a year, in seconds.
 pub const SECS_MAX: u64 = 31_536_000;
 /// The longest prefix of directly exposed names.
@@ -94,11 +83,7 @@ pub const CATEGORY_MAX: usize = 40;
 const SECS: Kind = Kind::Whole { min: 1, max: SECS_MAX };
 
 const fn key(name: &'static str, kind: Kind, default: Standard, doc: &'static str) -> Key {
-    Key { name, kind, default, doc, status: Status::Supported }
-}
-
-const fn planned(name: &'static str, cause: &'static str, hint: &'static str) -> Key {
-    Key { name, kind: Kind::Anything, default: Standard::Unset, doc: cause, status: Status::Planned { cause, hint } }
+    Key { name, kind, default, doc }
 }
 
 /// The keys of `[relay]`.
@@ -153,10 +138,12 @@ pub static RELAY: &[Key] = &[
         Standard::Whole(128),
         "How many tools a client's list may have before `enable_toolset` and `load_tools` warn of it; 0 = any number.",
     ),
-    planned(
+    key(
         "pin",
-        "pinning tools to sources.lock is not in this version yet",
-        "remove this key; tools are not compared with a lock file",
+        Kind::Word { works: &["off", "warn", "enforce"] },
+        Standard::Word("warn"),
+        "What a tool gets that is not what `toolrelay lock` accepted: `off` (nothing), `warn` (a mark, if there is a \
+         sources.lock) or `enforce` (it is withheld until it is accepted, and without a sources.lock every tool is).",
     ),
 ];
 
@@ -373,7 +360,7 @@ pub static CREDENTIAL: &[Key] = &[
     ),
 ];
 
-/// The tables at the top of the file; what is planned is refused.
+/// The tables at the top of the file.
 pub static TOP: &[Key] = &[
     key("relay", Kind::Anything, Standard::EmptyTable, "The relay itself."),
     key("source", Kind::Anything, Standard::EmptyTable, "The sources, one table each: `[source.ID]`."),
@@ -419,7 +406,7 @@ pub(super) static FOREIGN: &[(&str, &str)] = &[
 pub(super) static FOREIGN_TABLES: &[&str] = &["sources", "server", "servers", "mcp", "mcpserver", "mcpservers"];
 
 pub(super) fn names(keys: &[Key]) -> Vec<&'static str> {
-    keys.iter().filter(|key| key.status == Status::Supported).map(|key| key.name).collect()
+    keys.iter().map(|key| key.name).collect()
 }
 
 impl Kind {

@@ -1,5 +1,5 @@
-//! Owns the step from the TOML tree to typed values, led by the table of keys: wrong types, unknown keys, what is
-//! planned. It does not know how keys depend on each other.
+//! Owns the step from the TOML tree to typed values, led by the table of keys: wrong types, unknown
+//! keys. It does not know how keys depend on each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::InheritEnv;
 use super::fault::{Faults, did_you_mean, dotted};
-use super::keys::{CATEGORY, CATEGORY_MAX, FOREIGN, Key, Kind, PREFIX_MAX, Standard, Status, TOOL, names};
+use super::keys::{CATEGORY, CATEGORY_MAX, FOREIGN, Key, Kind, PREFIX_MAX, Standard, TOOL, names};
 use super::lookup::Lookup;
 use super::template::{Template, from_base};
 use super::values::{Span, Value, Values};
@@ -41,9 +41,7 @@ impl Reader<'_> {
             };
             values.wrote(key.name, name.span());
             let place = Place { key, path: dotted(path, key.name) };
-            if let Status::Planned { cause, hint } = key.status {
-                self.faults.add(&name.span(), place.path, cause, hint);
-            } else if let Some(read) = self.value(&place, value) {
+            if let Some(read) = self.value(&place, value) {
                 values.set(key.name, read, value.span());
             }
         }

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{
     CATEGORY, CATEGORY_MAX, CREDENTIAL, HTTP, Key, Kind, OF_HTTP, OF_PROGRAMS, PREFIX_MAX, RELAY, SOURCE, Standard,
-    Status, TOOL, TOOLSET,
+    TOOL, TOOLSET,
 };
 
-/// The JSON Schema (draft 2020-12) of `sources.toml`. Keys that are planned are not in it.
+/// The JSON Schema (draft 2020-12) of `sources.toml`.
 pub fn schema() -> Value {
     let mut source =
         section(SOURCE, "One source: a program that speaks MCP over stdio, or an address that does over HTTP.");
@@ -63,11 +63,7 @@ pub fn schema() -> Value {
 }
 
 fn section(keys: &[Key], description: &str) -> Value {
-    let properties: Map<String, Value> = keys
-        .iter()
-        .filter(|key| key.status == Status::Supported)
-        .map(|key| (key.name.to_owned(), property(key)))
-        .collect();
+    let properties: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();
     json!({
         "description": description,
         "type": "object",

@@ -56,6 +56,8 @@ fn what_is_not_written_has_its_default() {
             max_message_bytes: 256 * 1024 * 1024,
             max_starting: 8,
             warn_tools: 128,
+            pin: Pin::Warn,
+            lock: "/conf/sources.lock".into(),
         }
     );
     let launch = Launch {
@@ -106,6 +108,7 @@ remember = true
 max_message_mib = 0x10
 max_starting = 1
 warn_tools = 0
+pin = "off"
 
 [source.a]
 name = "A $${LABEL}"
@@ -145,6 +148,8 @@ tool."two.three" = {}
             max_message_bytes: 16 * 1024 * 1024,
             max_starting: 1,
             warn_tools: 0,
+            pin: Pin::Off,
+            lock: "/conf/sources.lock".into(),
         }
     );
     let launch = Launch {

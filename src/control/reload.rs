@@ -10,6 +10,7 @@ use super::{World, key_of, with_spec};
 use crate::catalog::{Listing, Toolset};
 use crate::config::{Config, Reach, SourceConfig, SourceEntry, Start};
 use crate::name::SourceId;
+use crate::pins::Pins;
 use crate::source::{Farewell, Known, Source, State};
 use crate::store::Key;
 
@@ -35,16 +36,16 @@ pub struct Reloaded {
 
 /// What is gathered on the way to the new world.
 #[derive(Default)]
-struct Plan {
+pub(super) struct Plan {
     sources: BTreeMap<SourceId, Source>,
     toolsets: BTreeMap<SourceId, Arc<Toolset>>,
     /// To be built from, as `rebuild` takes them.
-    listings: Vec<(SourceId, Listing, bool)>,
+    pub(super) listings: Vec<(SourceId, Listing, bool)>,
     ended: Vec<(Source, Farewell)>,
     /// To be started by themselves.
     started: Vec<Source>,
     /// What is known of their tools is not all of it.
-    forgotten: Vec<Source>,
+    pub(super) forgotten: Vec<Source>,
 }
 
 impl World {
@@ -71,12 +72,22 @@ impl World {
             return report;
         }
         self.around.edition += 1;
-        let mut remembered = self.remembered(&changes, &config).await;
+        let repinned = config.relay.pin != self.config.relay.pin;
+        if repinned {
+            self.pins = Arc::new(Pins::new(&config.relay));
+        }
+        let wanted = config.sources.iter().filter(|entry| repinned || changes.of(entry.id()) != Fate::Kept);
+        let mut remembered = self.recalled_listings(wanted.filter_map(key_of).collect()).await;
         let mut plan = Plan::default();
         for entry in &config.sources {
             let listing = key_of(entry).and_then(|key| remembered.remove(&key));
             match changes.of(entry.id()) {
-                Fate::Kept => self.keep(entry.id(), &mut plan),
+                Fate::Kept => {
+                    self.keep(entry.id(), &mut plan);
+                    if repinned {
+                        self.repin(entry, listing, &mut plan);
+                    }
+                }
                 Fate::Retuned => self.retune(entry, listing, &mut plan),
                 _ => self.replace(entry, listing, &mut plan),
             }
@@ -88,10 +99,8 @@ impl World {
         report
     }
 
-    /// The remembered listings of all sources whose tools have to be looked at anew.
-    async fn remembered(&self, changes: &Changes, config: &Config) -> BTreeMap<Key, Listing> {
-        let wanted = config.sources.iter().filter(|entry| changes.of(entry.id()) != Fate::Kept);
-        let keys: Vec<Key> = wanted.filter_map(key_of).collect();
+    /// The remembered listings of sources whose tools have to be looked at anew.
+    pub(super) async fn recalled_listings(&self, keys: Vec<Key>) -> BTreeMap<Key, Listing> {
         if keys.is_empty() {
             return BTreeMap::new();
         }
@@ -195,7 +204,7 @@ fn is_same_server(old: &Reach, new: &Reach) -> bool {
 }
 
 /// The tools of a toolset as their source listed them, as far as they are at hand.
-fn at_hand(toolset: &Toolset) -> Listing {
+pub(super) fn at_hand(toolset: &Toolset) -> Listing {
     let raws = toolset.entries.iter().map(|entry| entry.raw.unpack().into_boxed_str());
     Listing::new(raws, toolset.note().clone(), None)
 }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::scope::Scope;
 use super::{Context, first_listing, json, read, text};
 use crate::call::{CallError, ErrorKind};
+use crate::catalog::drift::Drift;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Entry, Toolset, Withheld};
 use crate::config::Exposure;
@@ -79,6 +80,11 @@ pub struct ToolLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
     read_only: bool,
+    /// It is not what sources.lock says; the note tells how.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    changed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +102,7 @@ impl<'a> ToolLine<'a> {
         let full = detail == Detail::Full;
         let (input, output) = if full { view.schemas() } else { ("".into(), None) };
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
+        let drift = catalog.toolset(entry.source.as_str()).and_then(|toolset| toolset.drift(entry.tool.as_str()));
         Self {
             source: entry.source.as_str(),
             tool: entry.tool.as_str(),
@@ -110,6 +117,8 @@ impl<'a> ToolLine<'a> {
             score: None,
             enabled: None,
             read_only: entry.read_only,
+            changed: drift.is_some(),
+            note: drift.map(Drift::note),
             input_schema: if full { raw(&input) } else { None },
             output_schema: output.and_then(raw),
             repairs: if full { view.repairs() } else { Vec::new() },

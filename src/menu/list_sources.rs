@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Context, json, read};
 use crate::call::CallError;
 use crate::catalog::Catalog;
+use crate::catalog::drift::Drift;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
+
+/// How many tools of a source that differ from the lock are named.
+const DRIFT_TOLD: usize = 5;
 
 pub fn description(_: &Catalog) -> String {
     "Every tool source with its state (ready, dormant, starting, unreachable, ..), why, and how many tools it has. Dormant \
@@ -20,9 +24,9 @@ struct Arguments {}
 #[derive(Serialize)]
 struct Reply<'a> {
     revision: &'a str,
-    /// Why the configuration in force is not what its file says now.
+    /// Why the configuration in force is not what its file says now, and why the lock cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    notice: Option<&'a str>,
+    notice: Option<String>,
     sources: Vec<SourceLine<'a>>,
 }
 
@@ -42,6 +46,32 @@ struct SourceLine<'a> {
     withheld: usize,
     enabled: bool,
     read_only: bool,
+    /// How many tools are not what sources.lock says, and the first of them.
+    #[serde(skip_serializing_if = "is_none")]
+    changed: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drift: Vec<DriftLine<'a>>,
+}
+
+/// A tool that is not what was accepted; hashes are cut short.
+#[derive(Serialize)]
+struct DriftLine<'a> {
+    tool: &'a str,
+    note: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locked: Option<String>,
+    now: String,
+}
+
+impl<'a> DriftLine<'a> {
+    fn new(drift: &'a Drift) -> Self {
+        let locked = drift.locked.map(|hash| hash.short());
+        Self { tool: drift.tool.as_str(), note: drift.note(), locked, now: drift.now.short() }
+    }
+}
+
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
@@ -63,8 +93,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             withheld: toolset.withheld_count,
             enabled: snapshot.is_whole_open(context.principal, id),
             read_only: toolset.read_only,
+            changed: toolset.drift.len(),
+            drift: toolset.drift.iter().take(DRIFT_TOLD).map(DriftLine::new).collect(),
         })
     });
-    let (revision, notice) = (&snapshot.catalog.revision, snapshot.stale.as_deref());
+    let notices: Vec<&str> = [&snapshot.stale, &snapshot.unpinned].into_iter().flatten().map(AsRef::as_ref).collect();
+    let (revision, notice) = (&snapshot.catalog.revision, Some(notices.join("; ")).filter(|text| !text.is_empty()));
     Ok(json(&Reply { revision, notice, sources: lines.collect() }))
 }

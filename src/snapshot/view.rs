@@ -17,6 +17,9 @@ use crate::source::Source;
 /// What a credential with rules is told of a configuration that cannot be used: the reason may name what it does not see.
 const STALE: &str = "the relay's configuration was changed and cannot be used; the one before is in force";
 
+/// The same of a lock that cannot be used.
+const UNPINNED: &str = "the relay's sources.lock cannot be used; its log says why";
+
 /// The credentials' views of one catalog, each made when it is first wanted.
 #[derive(Default)]
 pub struct Views {
@@ -123,6 +126,7 @@ impl Snapshot {
             granted,
             open: self.open.clone(),
             stale: self.stale.as_ref().map(|_| STALE.into()),
+            unpinned: self.unpinned.as_ref().map(|_| UNPINNED.into()),
             views: Arc::default(),
         })
     }

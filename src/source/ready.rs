@@ -63,7 +63,8 @@ impl Ready {
     }
 
     pub fn state(&self) -> State {
-        State::Ready { pid: self.pid, version: self.version.clone(), note: self.oddity.clone() }
+        let listed = self.listed_at.is_some();
+        State::Ready { pid: self.pid, version: self.version.clone(), note: self.oddity.clone(), listed }
     }
 
     pub fn uptime(&self) -> Duration {
