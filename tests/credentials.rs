@@ -334,6 +334,43 @@ fn opened_toolsets_are_remembered_by_credential() {
     relay.finish();
 }
 
+/// What a credential sees follows the sources when the configuration is read again; its rules are those of the start.
+#[test]
+fn rules_hold_while_the_configuration_changes() {
+    let place = Place::new();
+    let notes = place.journaled("notes", &[], "");
+    let ops = credential("ops", OPS, "");
+    let front = Front::start_in(
+        &place,
+        "",
+        &[notes.clone(), ops.clone(), credential("reader", READER, "sources = [\"notes*\"]")],
+    );
+    let (mut reader, mut ops_client) = (front.greeted(Some(READER)), front.greeted(Some(OPS)));
+    let told = |client: &mut Client| client.call_direct("list_sources", json!({})).structured();
+    let ids = |told: &Value| {
+        let lines = told["sources"].as_array().unwrap().iter();
+        lines.map(|line| line["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&told(&mut reader)), ["notes"]);
+    let more = [place.journaled("notes2", &[], ""), place.journaled("payroll", &[], "")];
+    let wider = credential("reader", READER, "sources = [\"*\"]");
+    place.config("", &[notes, more[0].clone(), more[1].clone(), ops, wider]);
+    front.relay.signal(rustix::process::Signal::HUP);
+    eventually("the new sources are there", || ids(&told(&mut ops_client)) == ["notes", "notes2", "payroll"]);
+    assert_eq!(ids(&told(&mut reader)), ["notes", "notes2"]);
+    refused(&mut reader, Some("payroll"), "echo", "unknown_source", "payroll");
+    assert!(reader.call("notes2", "echo", json!({"a": 1})).text().contains("\"a\":1"));
+    eventually("a restart is asked for", || front.relay.stderr().contains("credential"));
+    // Why a file cannot be used may name what a credential does not see.
+    place.write("sources.toml", "[source.payroll]\ncommand = ");
+    front.relay.signal(rustix::process::Signal::HUP);
+    eventually("the file is told to be unusable", || told(&mut ops_client)["notice"].is_string());
+    let notices = [&mut reader, &mut ops_client].map(|client| told(client)["notice"].as_str().unwrap().to_owned());
+    assert!(!notices[0].contains("payroll") && !notices[0].contains("line"), "{}", notices[0]);
+    assert!(notices[1].contains("cannot be used"), "{}", notices[1]);
+    front.finish();
+}
+
 const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
 
