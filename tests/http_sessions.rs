@@ -208,6 +208,34 @@ fn a_broken_stream_is_taken_up_again() {
     front.finish();
 }
 
+/// A client that gives up on each of its calls: of the answers that nobody fetched, only the last few are kept.
+#[test]
+fn streams_that_nobody_takes_up_again_are_forgotten() {
+    let front = front();
+    let mut client = front.greeted(None);
+    client.call("fix", "echo", json!({}));
+    let mut primes = Vec::new();
+    for _ in 0..12 {
+        let mut stream = slow(&mut client, 600, 0);
+        assert!(stream.head().is_stream());
+        primes.push(stream.event().unwrap().id.unwrap());
+    }
+    // When this one is answered, all before it are.
+    client.call("fix", "sleep", json!({"ms": 900}));
+    let mut last = slow(&mut client, 600, 0);
+    last.head();
+    let answered = |id: &str| {
+        let mut stream = client.listen(Some(id));
+        stream.head();
+        stream.event().unwrap();
+        stream.reader.get_ref().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        stream.try_event().is_ok_and(|event| event.is_some_and(|event| message(&event)["result"].is_object()))
+    };
+    assert!(!answered(&primes[0]));
+    assert!(answered(&primes[11]));
+    front.finish();
+}
+
 /// A legacy client that goes away has not cancelled (2025-11-25, "Transports").
 #[test]
 fn a_legacy_client_that_goes_away_cancels_nothing() {

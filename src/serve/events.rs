@@ -59,9 +59,9 @@ impl Stream {
         self.lock().last
     }
 
-    /// Whether it has come to its end, whoever has seen that.
+    /// Whether nothing more will come, whether or not anybody has seen the end.
     pub fn is_over(&self) -> bool {
-        self.lock().ended
+        self.lock().ended || self.out.is_closed()
     }
 
     /// Takes the stream up after the event `cursor`, for as long as nobody else does. `prime` begins with an event that
