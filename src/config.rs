@@ -187,6 +187,15 @@ pub enum Reach {
 }
 
 impl Reach {
+    /// The transport's name: `stdio`, `http` (streamable HTTP), or `sse` (HTTP+SSE of 2024-11-05, if the configuration says so).
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Self::Program(_) => "stdio",
+            Self::Http(remote) if remote.transport == remote::Transport::Sse => "sse",
+            Self::Http(_) => "http",
+        }
+    }
+
     fn fingerprint(&self) -> String {
         match self {
             Self::Program(launch) => launch.fingerprint(),

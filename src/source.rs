@@ -11,6 +11,7 @@ pub mod http;
 mod in_flight;
 pub mod launch;
 pub mod link;
+mod own;
 mod post;
 pub mod ready;
 mod refusal;

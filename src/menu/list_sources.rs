@@ -88,7 +88,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             status: status.state.name(),
             reason: status.state.reason(),
             since: humantime::format_rfc3339_seconds(status.since).to_string(),
-            transport: "stdio",
+            transport: snapshot.source_config(id).map_or("stdio", |config| config.reach.transport()),
             tools: toolset.count,
             withheld: toolset.withheld_count,
             enabled: snapshot.is_whole_open(context.principal, id),

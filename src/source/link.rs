@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
 use super::in_flight::{Pending, Several, Table};
 use super::updates::Subscribers;
 use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
-use crate::protocol::{self, Era};
-use crate::wire::{Message, Outbox, Piece, quoted};
+use crate::protocol::Era;
+use crate::wire::{Message, Outbox, Piece};
 
 /// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
 /// that is slow to read.
@@ -25,7 +25,7 @@ const QUEUE_MAX: usize = 1024;
 pub struct Link {
     pub source: String,
     pub outbox: Arc<Outbox>,
-    table: Mutex<Table>,
+    pub(super) table: Mutex<Table>,
     era: OnceLock<Era>,
     max_in_flight: usize,
     /// Asks the supervisor of the process or the connection to end it.
@@ -39,7 +39,7 @@ pub struct Link {
     /// Who wants to know of changed resources.
     pub subscribers: OnceLock<Subscribers>,
     /// The request by which a modern source was asked to tell of changed resources.
-    listening: AtomicU64,
+    pub(super) listening: AtomicU64,
 }
 
 impl Link {
@@ -60,7 +60,7 @@ impl Link {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,91 +142,6 @@ impl Link {
             self.advance(&mut table);
         }
         Some(entry)
-    }
-
-    /// One request of the relay's own. `params` is the text of an object.
-    pub fn request(&self, method: &str, params: &str) -> oneshot::Receiver<Result<Message, CallError>> {
-        let (answer, receiver) = oneshot::channel();
-        let mut table = self.lock();
-        if let Some(closed) = &table.closed {
-            let _ = answer.send(Err(closed.clone()));
-            return receiver;
-        }
-        table.last_id += 1;
-        let id = table.last_id;
-        table.pending.insert(id, Pending::Own(answer));
-        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
-        let _ = self.outbox.send_text(&text);
-        receiver
-    }
-
-    /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,
-    /// so nobody waits for its answer.
-    pub fn listen(&self) {
-        let id = self.next_id();
-        let _ = self.outbox.send_text(&format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
-             {{\"toolsListChanged\":true,\"promptsListChanged\":true,\"resourcesListChanged\":true}},\"_meta\":{}}}}}",
-            protocol::modern_meta()
-        ));
-    }
-
-    /// Asks the source to tell of changes of these resources, and of no others any more. `gone` is one that is no longer
-    /// wanted, `new` one that was not wanted before.
-    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
-        if self.era() == Era::Legacy {
-            for (method, uri) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
-                if let Some(uri) = uri {
-                    drop(self.request(method, &format!("{{\"uri\":{}}}", quoted(uri))));
-                }
-            }
-            return;
-        }
-        let id = if wanted.is_empty() {
-            0
-        } else {
-            let uris: Vec<String> = wanted.iter().map(|uri| quoted(uri)).collect();
-            let id = self.next_id();
-            let _ = self.outbox.send_text(&format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
-                 {{\"resourceSubscriptions\":[{}]}},\"_meta\":{}}}}}",
-                uris.join(","),
-                protocol::modern_meta()
-            ));
-            id
-        };
-        let before = self.listening.swap(id, Ordering::Relaxed);
-        if before != 0 {
-            self.tell_cancelled(before, Some("another subscription takes its place"));
-        }
-    }
-
-    /// The subscription of this id was lost: another takes its place, and what changed meanwhile is read again.
-    pub fn listen_again(&self, lost: u64) {
-        if self.listening.load(Ordering::Relaxed) == lost {
-            let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
-            return self.subscribe(&wanted, None, None);
-        }
-        self.list_changed.notify_one();
-        self.listen();
-    }
-
-    /// A legacy source that has forgotten its session has forgotten who wants to know of changed resources.
-    pub fn subscribe_again(&self) {
-        let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
-        wanted.iter().for_each(|uri| self.subscribe(&wanted, Some(uri), None));
-    }
-
-    fn next_id(&self) -> u64 {
-        let mut table = self.lock();
-        table.last_id += 1;
-        table.last_id
-    }
-
-    /// One notification of the relay's own; `params` may be empty.
-    pub fn notify(&self, method: &str, params: &str) {
-        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
-        let _ = self.outbox.send_text(&format!("{{\"jsonrpc\":\"2.0\",\"method\":{}{params}}}", quoted(method)));
     }
 
     /// Takes what the source sent. Gives the outbox that was written to, so that the reader can wait for room in it.
@@ -435,11 +350,6 @@ impl Link {
                 hard,
             )));
         }
-    }
-
-    fn tell_cancelled(&self, id: u64, reason: Option<&str>) {
-        let reason = reason.map(|reason| format!(",\"reason\":{}", quoted(reason))).unwrap_or_default();
-        self.notify("notifications/cancelled", &format!("{{\"requestId\":{id}{reason}}}"));
     }
 
     /// Nothing in flight since then; `None` while something is.

@@ -1,0 +1,104 @@
+//! Owns what the relay itself says to a source on a connection: its own requests, its subscriptions, its notifications.
+//! It carries no call.
+
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use super::in_flight::Pending;
+use super::link::Link;
+use crate::call::CallError;
+use crate::protocol::{self, Era};
+use crate::wire::{Message, quoted};
+
+impl Link {
+    /// One request of the relay's own. `params` is the text of an object.
+    pub fn request(&self, method: &str, params: &str) -> oneshot::Receiver<Result<Message, CallError>> {
+        let (answer, receiver) = oneshot::channel();
+        let mut table = self.lock();
+        if let Some(closed) = &table.closed {
+            let _ = answer.send(Err(closed.clone()));
+            return receiver;
+        }
+        table.last_id += 1;
+        let id = table.last_id;
+        table.pending.insert(id, Pending::Own(answer));
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
+        let _ = self.outbox.send_text(&text);
+        receiver
+    }
+
+    /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,
+    /// so nobody waits for its answer.
+    pub fn listen(&self) {
+        let id = self.next_id();
+        let _ = self.outbox.send_text(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
+             {{\"toolsListChanged\":true,\"promptsListChanged\":true,\"resourcesListChanged\":true}},\"_meta\":{}}}}}",
+            protocol::modern_meta()
+        ));
+    }
+
+    /// Asks the source to tell of changes of these resources, and of no others any more. `gone` is one that is no longer
+    /// wanted, `new` one that was not wanted before.
+    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+        if self.era() == Era::Legacy {
+            for (method, uri) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
+                if let Some(uri) = uri {
+                    drop(self.request(method, &format!("{{\"uri\":{}}}", quoted(uri))));
+                }
+            }
+            return;
+        }
+        let id = if wanted.is_empty() {
+            0
+        } else {
+            let uris: Vec<String> = wanted.iter().map(|uri| quoted(uri)).collect();
+            let id = self.next_id();
+            let _ = self.outbox.send_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":\
+                 {{\"resourceSubscriptions\":[{}]}},\"_meta\":{}}}}}",
+                uris.join(","),
+                protocol::modern_meta()
+            ));
+            id
+        };
+        let before = self.listening.swap(id, Ordering::Relaxed);
+        if before != 0 {
+            self.tell_cancelled(before, Some("another subscription takes its place"));
+        }
+    }
+
+    /// The subscription of this id was lost: another takes its place, and what changed meanwhile is read again.
+    pub fn listen_again(&self, lost: u64) {
+        if self.listening.load(Ordering::Relaxed) == lost {
+            let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
+            return self.subscribe(&wanted, None, None);
+        }
+        self.list_changed.notify_one();
+        self.listen();
+    }
+
+    /// A legacy source that has forgotten its session has forgotten who wants to know of changed resources.
+    pub fn subscribe_again(&self) {
+        let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
+        wanted.iter().for_each(|uri| self.subscribe(&wanted, Some(uri), None));
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        let mut table = self.lock();
+        table.last_id += 1;
+        table.last_id
+    }
+
+    /// One notification of the relay's own; `params` may be empty.
+    pub fn notify(&self, method: &str, params: &str) {
+        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
+        let _ = self.outbox.send_text(&format!("{{\"jsonrpc\":\"2.0\",\"method\":{}{params}}}", quoted(method)));
+    }
+
+    pub(super) fn tell_cancelled(&self, id: u64, reason: Option<&str>) {
+        let reason = reason.map(|reason| format!(",\"reason\":{}", quoted(reason))).unwrap_or_default();
+        self.notify("notifications/cancelled", &format!("{{\"requestId\":{id}{reason}}}"));
+    }
+}
