@@ -93,7 +93,7 @@ fn c12_a02_pages_without_end() {
         assert_eq!(opened(&mut relay, id), ["t1", "t2"], "{id}");
         assert!(start.elapsed() < Duration::from_secs(10), "{id}: {:?}", start.elapsed());
         let reason = relay.await_status(id, "ready")["reason"].clone();
-        assert!(reason.as_str().is_some_and(|why| why.contains("its tool list")), "{id}: {reason}");
+        assert!(reason.as_str().is_some_and(|why| why.contains("its list of tools")), "{id}: {reason}");
         assert_eq!(relay.call(id, "t2", json!({})).result(), json!({"content": []}), "{id}");
     }
     assert_eq!(relay.call("good", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
