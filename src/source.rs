@@ -282,10 +282,10 @@ impl Source {
 
     /// Arguments may hold anything, so they are told at `trace` alone, without what is known to be a secret.
     fn log(&self, call: &Call) {
-        tracing::debug!(source = %self.id, tool = call.subject.name(), "call");
+        tracing::debug!(source = %self.id, tool = %call.subject.name(), "call");
         if tracing::enabled!(tracing::Level::TRACE) {
             let arguments = redact::one_line(&redact::mask(call.request.arguments_text(), &[]), ARGUMENTS_LOGGED);
-            tracing::trace!(source = %self.id, tool = call.subject.name(), arguments, "call arguments");
+            tracing::trace!(source = %self.id, tool = %call.subject.name(), arguments, "call arguments");
         }
     }
 
