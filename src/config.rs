@@ -43,6 +43,8 @@ pub struct RelayConfig {
     pub max_starting: usize,
     /// How many tools a client's list may have before it is warned of; 0 = any number.
     pub warn_tools: usize,
+    /// How long a client may take to answer what a source asks it during a call.
+    pub ask_timeout: Duration,
     pub pin: Pin,
     /// Beside the configuration file, and named after it: `sources.lock`.
     pub lock: PathBuf,

@@ -127,6 +127,7 @@ impl Relay {
 
     /// Ends everything: every process of every source is gone when this returns, or killed.
     pub async fn drain(&self) {
+        self.parked.give_up_all("the relay is ending");
         self.shutdown.cancel();
         self.tracker.close();
         let ended = async {

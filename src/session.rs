@@ -282,12 +282,13 @@ impl Session {
         drop(state);
         match found {
             Some(InFlight { exchange, work }) => {
-                self.take_questions_back(&exchange);
-                exchange.out.give_up_answer();
+                // The source is told first: a refused question might let it go on without the answer.
                 match work {
                     Work::Call(ticket) => ticket.cancel(reason),
                     Work::Task(token) => token.cancel(),
                 }
+                self.take_questions_back(&exchange);
+                exchange.out.give_up_answer();
             }
             None => tracing::debug!("cancelled what is not in flight"),
         }
@@ -382,15 +383,25 @@ impl Session {
                 notified.await;
             }
         };
-        if tokio::time::timeout(limit, settled).await.is_ok() {
-            return;
+        // What the client has been asked it does not answer any more.
+        self.break_off(|state, id| state.asked.values().any(|asked| *asked.exchange == *id));
+        if tokio::time::timeout(limit, settled).await.is_err() {
+            self.break_off(|_, _| true);
         }
-        let left: Vec<_> = self.lock().in_flight.drain().collect();
-        for (_, InFlight { exchange, work }) in left {
+    }
+
+    /// Cancels requests in flight and answers them.
+    fn break_off(&self, chosen: impl Fn(&ClientState, &str) -> bool) {
+        let mut state = self.lock();
+        let ids: Vec<_> = state.in_flight.keys().filter(|id| chosen(&state, id)).cloned().collect();
+        let left: Vec<_> = ids.iter().filter_map(|id| state.in_flight.remove(id)).collect();
+        drop(state);
+        for InFlight { exchange, work } in left {
             let text = "the relay is ending and broke this request off";
             match work {
                 Work::Call(ticket) => {
                     ticket.cancel(Some("the client is gone"));
+                    self.take_questions_back(&exchange);
                     let hint = "whether it took effect is not known, check before repeating it";
                     exchange.tool_error(&CallError::new(ErrorKind::Cancelled, text, hint));
                 }
@@ -400,6 +411,7 @@ impl Session {
                 }
             }
         }
+        self.tell_settled();
     }
 
     /// Says goodbye to whoever still listens.

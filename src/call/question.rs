@@ -61,9 +61,14 @@ impl Question {
         self.reply("error", error);
     }
 
-    /// Answers that nobody does.
+    /// Answers that nobody can be asked.
     pub fn refuse(mut self, why: &str) {
-        self.reply("error", &refusal(why));
+        self.reply("error", &error(protocol::METHOD_NOT_FOUND, why));
+    }
+
+    /// Answers that nobody answered.
+    pub fn give_up(mut self, why: &str) {
+        self.reply("error", &error(protocol::INTERNAL_ERROR, why));
     }
 
     fn reply(&mut self, member: &str, text: &str) {
@@ -79,12 +84,13 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        self.reply("error", &refusal("the client did not answer"));
+        self.reply("error", &error(protocol::INTERNAL_ERROR, "the client did not answer"));
     }
 }
 
-fn refusal(why: &str) -> String {
-    format!("{{\"code\":{},\"message\":{}}}", protocol::METHOD_NOT_FOUND, quoted(&format!("toolrelay: {why}")))
+/// The text of an error of the relay's own.
+pub fn error(code: i64, why: &str) -> String {
+    format!("{{\"code\":{code},\"message\":{}}}", quoted(&format!("toolrelay: {why}")))
 }
 
 /// The params of a source's question with its name before the message that the user is shown; members that `keep` refuses

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -195,6 +196,7 @@ fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>, file: &Path) -> RelayConfi
             _ => Pin::Warn,
         },
         lock: file.with_extension("lock"),
+        ask_timeout: Duration::from_secs(values.whole("ask_timeout_secs")),
     }
 }
 

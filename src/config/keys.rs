@@ -139,6 +139,12 @@ pub static RELAY: &[Key] = &[
         "How many tools a client's list may have before `enable_toolset` and `load_tools` warn of it; 0 = any number.",
     ),
     key(
+        "ask_timeout_secs",
+        SECS,
+        Standard::Whole(300),
+        "How long a client may take to answer what a source asks it during a call (input from its user, sampling, roots).",
+    ),
+    key(
         "pin",
         Kind::Word { works: &["off", "warn", "enforce"] },
         Standard::Word("warn"),

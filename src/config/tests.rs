@@ -56,6 +56,7 @@ fn what_is_not_written_has_its_default() {
             max_message_bytes: 256 * 1024 * 1024,
             max_starting: 8,
             warn_tools: 128,
+            ask_timeout: Duration::from_secs(300),
             pin: Pin::Warn,
             lock: "/conf/sources.lock".into(),
         }
@@ -108,6 +109,7 @@ remember = true
 max_message_mib = 0x10
 max_starting = 1
 warn_tools = 0
+ask_timeout_secs = 7
 pin = "off"
 
 [source.a]
@@ -148,6 +150,7 @@ tool."two.three" = {}
             max_message_bytes: 16 * 1024 * 1024,
             max_starting: 1,
             warn_tools: 0,
+            ask_timeout: Duration::from_secs(7),
             pin: Pin::Off,
             lock: "/conf/sources.lock".into(),
         }

@@ -50,6 +50,12 @@ impl Exchange {
         self.frame(&[Piece::Text(&text)], Role::Result);
     }
 
+    /// Answers with a result that is whole as it is.
+    pub fn asks(&self, result: &str) {
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", self.id);
+        self.frame(&[Piece::Text(&text)], Role::Result);
+    }
+
     /// Answers with a JSON-RPC error.
     pub fn error(&self, code: i64, message: &str, data: Option<&str>) {
         let data = data.map(|data| format!(",\"data\":{data}")).unwrap_or_default();

@@ -2,19 +2,24 @@
 //! It does not know what a question is about; answers go back as they came.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_call::{ClientCall, Here, Place};
 use super::{Exchange, Session};
-use crate::call::{Caller, Question};
+use crate::call::{Caller, Question, question};
+use crate::protocol;
 use crate::wire::{Message, Object, Piece, quoted};
 
 /// A question on its way to a client and back.
 pub struct Asked {
     /// The request it belongs to: it ends with that.
-    exchange: Arc<str>,
+    pub(super) exchange: Arc<str>,
     from: Asker,
+    /// Ends the wait for the answer.
+    _awaited: DropGuard,
 }
 
 enum Asker {
@@ -61,8 +66,7 @@ impl ClientCall {
                 }
                 if here.exchange.modern {
                     let here = here.clone();
-                    drop(place);
-                    return self.park(here, question);
+                    return self.park(&mut place, here, question);
                 }
                 let (session, exchange) = (here.session.clone(), here.exchange.clone());
                 drop(place);
@@ -77,23 +81,51 @@ impl ClientCall {
 
 impl Session {
     /// Asks a legacy client, on the stream of the request that it belongs to.
-    fn ask(&self, exchange: &Exchange, method: &str, params: &str, from: Asker) {
+    fn ask(self: &Arc<Self>, exchange: &Exchange, method: &str, params: &str, from: Asker) {
         let mut state = self.lock();
         if !state.in_flight.contains_key(&exchange.id) {
             return;
         }
         state.last_question += 1;
         let id = state.last_question;
-        state.asked.insert(id, Asked { exchange: exchange.id.clone(), from });
+        let over = CancellationToken::new();
+        let asked = Asked { exchange: exchange.id.clone(), from, _awaited: over.clone().drop_guard() };
+        state.asked.insert(id, asked);
         drop(state);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
         if exchange.out.send_text(&text).is_err() {
-            self.lock().asked.remove(&id);
+            let unsent = self.lock().asked.remove(&id);
+            return drop(unsent);
+        }
+        let (session, exchange) = (self.clone(), exchange.clone());
+        self.around.tracker.spawn(async move {
+            let patience = session.around.control.snapshots.now().config.relay.ask_timeout;
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = session.around.shutdown.cancelled() => {}
+                () = tokio::time::sleep(patience) => session.unanswered(id, &exchange, patience),
+            }
+        });
+    }
+
+    /// The client takes too long to answer.
+    fn unanswered(&self, id: u64, exchange: &Exchange, patience: Duration) {
+        let Some(Asked { from, .. }) = self.lock().asked.remove(&id) else { return };
+        take_back(id, exchange, "the answer took too long");
+        let why = format!("the client did not answer within {} s", patience.as_secs_f32());
+        match from {
+            Asker::Source(question) => question.give_up(&why),
+            Asker::Relay(waiting) => drop(waiting.send(Err(question::error(protocol::INTERNAL_ERROR, &why)))),
         }
     }
 
     /// Asks a legacy client for the relay, which waits for the answer.
-    pub(super) fn ask_for_answer(&self, here: &Here, method: &str, params: &str) -> oneshot::Receiver<Answer> {
+    pub(super) fn ask_for_answer(
+        self: &Arc<Self>,
+        here: &Here,
+        method: &str,
+        params: &str,
+    ) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         self.ask(&here.exchange, method, params, Asker::Relay(answer));
         answered
@@ -107,8 +139,8 @@ impl Session {
         };
         let answer = match (message.result, message.error) {
             (_, Some(error)) => Err(message.text(error).to_owned()),
-            (Some(result), None) => Ok(message.text(result).to_owned()),
-            (None, None) => Err("{\"code\":-32603,\"message\":\"no answer\"}".to_owned()),
+            (Some(result), None) if message.text(result).starts_with('{') => Ok(message.text(result).to_owned()),
+            _ => Err(question::error(protocol::INTERNAL_ERROR, "the answer of the client is no object")),
         };
         match (asked.from, answer) {
             (Asker::Source(question), Ok(result)) => question.answer(&result),
@@ -134,10 +166,7 @@ impl Session {
         drop(state);
         drop(dropped);
         for id in over {
-            let _ = exchange.out.send_text(&format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\
-                 \"reason\":\"the call it belongs to is over\"}}}}"
-            ));
+            take_back(id, exchange, "the call it belongs to is over");
         }
     }
 
@@ -167,6 +196,14 @@ impl Session {
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}"
         ))]);
     }
+}
+
+/// Tells the client that a question need not be answered any more.
+fn take_back(id: u64, exchange: &Exchange, why: &str) {
+    let _ = exchange.out.send_text(&format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":{}}}}}",
+        quoted(why)
+    ));
 }
 
 #[cfg(test)]

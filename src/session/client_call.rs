@@ -158,8 +158,19 @@ impl ClientCall {
         if !here.session.finish(&here.exchange) {
             return;
         }
-        if let Some(pages) = super::rounds::pages_to_visit(&reply, &here, self.source_id()) {
-            return here.exchange.input_required(&pages, None);
+        match super::rounds::pages_to_visit(&reply, &here, self.source_id()) {
+            Some(Ok(pages)) => return here.exchange.input_required(&pages, None),
+            Some(Err(why)) => {
+                let needed = "{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}";
+                return here.exchange.error(protocol::MISSING_CAPABILITY, &why, Some(needed));
+            }
+            None => {}
+        }
+        if reply.era == Era::Modern
+            && super::rounds::wants_input(&reply.message)
+            && let Some(asked) = super::rounds::asks(&reply.message, self.source_id())
+        {
+            return here.exchange.asks(&asked);
         }
         here.session.around.seen.note(&here.session.principal, &reply, self.source_id());
         if let Some(error) = self.rejected_arguments(&here, &reply.message) {

@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_call::{ClientCall, Here, Place};
 use super::{Exchange, Session, Work};
-use crate::call::{End, Question, Ticket};
+use crate::call::{CallError, End, ErrorKind, Question, Ticket};
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::wire::{Message, Object, quoted, unquoted};
 
-/// How long a call waits for its client.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// How many calls may wait, of one principal and of all.
 const EACH_MAX: usize = 64;
 const ALL_MAX: usize = 1024;
@@ -39,8 +38,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// One more question, under a key of its own.
+    /// One more question, under a key of its own. Whether a client that is away can be asked it shows when it comes back.
     pub fn add(&mut self, question: Question) {
+        if let Some(why) = self.here.as_ref().and_then(|here| here.cannot(&question.method(), question.params())) {
+            return question.refuse(&why);
+        }
         self.asked += 1;
         self.questions.insert(format!("input_{}", self.asked), question);
     }
@@ -63,6 +65,8 @@ struct Entry {
     request: String,
     call: Arc<ClientCall>,
     ticket: Arc<Ticket>,
+    /// Ends the wait for the client.
+    _awaited: DropGuard,
 }
 
 /// All calls that wait for their clients. Cheap to clone.
@@ -88,32 +92,49 @@ impl Parked {
         Some(handle)
     }
 
-    /// Nobody came back: the call is given up.
-    async fn expire(self, handle: String) {
-        tokio::time::sleep(PATIENCE).await;
-        let found = self.lock().remove(&handle);
-        if let Some(entry) = found {
+    fn take(&self, handle: &str) -> Option<Entry> {
+        self.lock().remove(handle)
+    }
+
+    /// Nobody may be waited for any more.
+    pub fn give_up_all(&self, why: &str) {
+        let all: Vec<Entry> = self.lock().drain().map(|(_, entry)| entry).collect();
+        all.into_iter().for_each(|entry| entry.give_up(why));
+    }
+}
+
+/// Gives a call up when nobody came back for it.
+async fn expire(parked: Parked, handle: String, patience: Duration, taken_up: CancellationToken) {
+    let late = async {
+        tokio::time::sleep(patience).await;
+        if let Some(entry) = parked.take(&handle) {
             tracing::info!("a call whose client was asked something and did not come back is given up");
-            entry.give_up();
+            entry.give_up("the client did not come back with what it was asked");
         }
+    };
+    tokio::select! {
+        biased;
+        () = taken_up.cancelled() => {}
+        () = late => {}
     }
 }
 
 impl Entry {
-    fn give_up(self) {
+    /// The source is told first: a refused question might let it go on without the answer.
+    fn give_up(self, why: &str) {
+        self.ticket.cancel(Some(why));
         let place = std::mem::replace(&mut *self.call.lock(), Place::Over);
         drop(place);
-        self.ticket.cancel(Some("the client did not come back with what it was asked"));
     }
 }
 
 impl ClientCall {
     /// Answers the client's request with a question, and lets the call wait.
-    pub(super) fn park(self: &Arc<Self>, here: Here, question: Question) {
+    pub(super) fn park(self: &Arc<Self>, place: &mut Place, here: Here, question: Question) {
         let owner = here.session.principal.number();
         let mut waiting = Waiting { here: Some(Box::new(here.clone())), owner, ..Waiting::default() };
         waiting.add(question);
-        *self.lock() = Place::Parked(waiting);
+        *place = Place::Parked(waiting);
         let call = self.clone();
         here.session.around.tracker.clone().spawn(async move {
             tokio::time::sleep(TOGETHER).await;
@@ -137,8 +158,14 @@ impl ClientCall {
             *place = Place::Over;
             return;
         };
-        let entry =
-            Entry { principal: session.principal.clone(), request: here.repeated(), call: self.clone(), ticket };
+        let taken_up = CancellationToken::new();
+        let entry = Entry {
+            principal: session.principal.clone(),
+            request: here.repeated(),
+            call: self.clone(),
+            ticket,
+            _awaited: taken_up.clone().drop_guard(),
+        };
         let parked = session.around.parked.clone();
         let Some(handle) = parked.add(entry) else {
             let refused = std::mem::take(&mut waiting.questions);
@@ -151,37 +178,50 @@ impl ClientCall {
         };
         drop(place);
         if session.finish(&exchange) {
-            session.around.tracker.spawn(parked.expire(handle.clone()));
+            let patience = session.around.control.snapshots.now().config.relay.ask_timeout;
+            session.around.tracker.spawn(expire(parked, handle.clone(), patience, taken_up));
             exchange.input_required(&questions, Some(&quoted(&handle)));
-        } else if let Some(entry) = parked.lock().remove(&handle) {
-            entry.give_up();
+        } else if let Some(entry) = parked.take(&handle) {
+            entry.give_up("the client cancelled the call");
         }
     }
 
     /// Takes the call up again: the answers go to the source, what is still open is asked again.
-    fn take_up(self: &Arc<Self>, here: Here, responses: Option<&str>) {
+    fn take_up(self: &Arc<Self>, here: Here, responses: Option<&Object<'_>>) {
         let mut place = self.lock();
-        let Place::Parked(mut waiting) = std::mem::replace(&mut *place, Place::Over) else { return };
+        let Place::Parked(mut waiting) = std::mem::replace(&mut *place, Place::Over) else {
+            drop(place);
+            let text = "the call does not wait for its client any more";
+            return self.refuse(&here, CallError::new(ErrorKind::Cancelled, text, "call again"));
+        };
         if let Some(end) = waiting.ended.take() {
             *place = Place::Here(here);
             drop(place);
             return self.ended(end);
         }
-        let responses = responses.and_then(Object::parse);
-        let answer = |key: &String| responses.as_ref().and_then(|given| given.get(key));
-        let answered: Vec<String> = waiting.questions.keys().filter(|key| answer(key).is_some()).cloned().collect();
-        let answered: Vec<(Question, &str)> =
-            answered.iter().filter_map(|key| Some((waiting.questions.remove(key)?, answer(key)?))).collect();
-        if waiting.questions.is_empty() {
-            *place = Place::Here(here);
-        } else {
-            waiting.here = Some(Box::new(here.clone()));
-            *place = Place::Parked(waiting);
+        let mut replies: Vec<(Question, Result<String, String>)> = Vec::new();
+        for (key, question) in std::mem::take(&mut waiting.questions) {
+            if let Some(answer) = responses.and_then(|given| given.get(&key)) {
+                replies.push((question, Ok(answer.to_owned())));
+            } else if let Some(why) = here.cannot(&question.method(), question.params()) {
+                replies.push((question, Err(why)));
+            } else {
+                waiting.questions.insert(key, question);
+            }
         }
-        let is_open = matches!(*place, Place::Parked(_));
+        let is_open = !waiting.questions.is_empty();
+        if is_open {
+            waiting.here = Some(Box::new(here));
+            *place = Place::Parked(waiting);
+        } else {
+            *place = Place::Here(here);
+        }
         drop(place);
-        for (question, result) in answered {
-            question.answer(result);
+        for (question, reply) in replies {
+            match reply {
+                Ok(result) => question.answer(&result),
+                Err(why) => question.refuse(&why),
+            }
         }
         if is_open {
             self.answer_with_questions();
@@ -196,23 +236,37 @@ impl Session {
         let Some(params) = params.and_then(Object::parse) else { return Some(exchange) };
         let handle = params.get("requestState").and_then(unquoted).filter(|handle| handle.starts_with(MARK));
         let Some(handle) = handle else { return Some(exchange) };
-        let found = {
-            let mut table = self.around.parked.lock();
-            let fits = table.get(&*handle).is_some_and(|entry| {
-                entry.principal == self.principal && same(message).is_some_and(|request| request == entry.request)
-            });
-            if fits { table.remove(&*handle) } else { None }
-        };
-        let Some(Entry { call, ticket, .. }) = found else {
-            let text = "`requestState` does not fit: it was used already, has expired after 300 s, or belongs to another \
-                        request; send the request again without it";
+        let given = params.get("inputResponses");
+        let responses = given.and_then(Object::parse);
+        let is_answer = |responses: &Object<'_>| responses.members.iter().all(|member| member.value.starts_with('{'));
+        if given.is_some() && !responses.as_ref().is_some_and(is_answer) {
+            let text = "`params.inputResponses` must be an object of objects, one for each of the `inputRequests`";
+            exchange.error(protocol::INVALID_PARAMS, text, None);
+            return None;
+        }
+        let Some(entry) = self.waiting(&handle, message) else {
+            let text = "`requestState` does not fit: it was used already, has expired (`ask_timeout_secs` of the relay), or \
+                        belongs to another request; send the request again without it";
             exchange.error(protocol::INVALID_PARAMS, text, None);
             return None;
         };
-        if self.begin(&exchange, Work::Call(ticket)) {
-            call.take_up(Here::new(self, exchange, message), params.get("inputResponses"));
+        if self.begin(&exchange, Work::Call(entry.ticket.clone())) {
+            entry.call.take_up(Here::new(self, exchange, message), responses.as_ref());
+        } else {
+            entry.give_up("the client took the call up under an id that is in flight");
         }
         None
+    }
+
+    /// Takes out what waits under this handle, if the request is the one that it waits for.
+    fn waiting(&self, handle: &str, message: &Message) -> Option<Entry> {
+        let request = same(message)?;
+        let mut table = self.around.parked.lock();
+        let entry = table.get(handle)?;
+        if entry.principal != self.principal || entry.request != request {
+            return None;
+        }
+        table.remove(handle)
     }
 }
 

@@ -101,8 +101,28 @@ fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<Strin
     (own.unwrap_or_default(), Some(id))
 }
 
+/// What a modern source asks by its answer, for a modern client: as it came, but that what the user is shown names the source.
+pub fn asks(reply: &Message, source: &str) -> Option<String> {
+    let result = Object::parse(reply.text(reply.result?))?;
+    let wanted = Object::parse(result.get("inputRequests")?)?;
+    let one = |member: &crate::wire::raw::Member<'_>| {
+        let told = Object::parse(member.value).and_then(|question| {
+            let method = question.string("method")?;
+            let params = named(&Object::parse(question.get("params")?)?, &method, source, |_| true);
+            Some(question.rewritten(|name| name != "params", &[&format!("\"params\":{params}")]))
+        });
+        format!("{}:{}", quoted(&member.key), told.as_deref().unwrap_or(member.value))
+    };
+    let requests: Vec<String> = wanted.members.iter().map(one).collect();
+    let requests = format!("\"inputRequests\":{{{}}}", requests.join(","));
+    let meta = protocol::meta_without_hop(&result);
+    let more: Vec<&str> =
+        [requests.as_str()].into_iter().chain(meta.as_deref()).filter(|text| !text.is_empty()).collect();
+    Some(result.rewritten(|name| name != "inputRequests" && (name != "_meta" || meta.is_none()), &more))
+}
+
 /// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions.
-pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<String> {
+pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<Result<String, String>> {
     if !here.exchange.modern || reply.era != Era::Legacy {
         return None;
     }
@@ -112,10 +132,13 @@ pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<String
     }
     let data = Object::parse(error.get("data")?)?;
     let pages: Vec<&serde_json::value::RawValue> = serde_json::from_str(data.get("elicitations")?).ok()?;
+    if let Some(why) = pages.iter().find_map(|page| here.cannot("elicitation/create", page.get())) {
+        return Some(Err(format!("source `{source}` wants a page visited first: {why}")));
+    }
     let ask = |(number, page): (usize, &&serde_json::value::RawValue)| {
         let params = named(&Object::parse(page.get())?, "elicitation/create", source, |name| name != "elicitationId");
         Some(format!("\"input_{}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}", number + 1))
     };
     let asked: Vec<String> = pages.iter().enumerate().filter_map(ask).collect();
-    Some(format!("{{{}}}", asked.join(",")))
+    Some(Ok(format!("{{{}}}", asked.join(","))))
 }

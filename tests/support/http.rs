@@ -297,8 +297,14 @@ impl Client {
     /// The handshake; gives its result.
     #[track_caller]
     pub fn greet(&mut self, version: &str) -> Value {
+        self.greet_able(version, json!({}))
+    }
+
+    /// The handshake of a client with capabilities.
+    #[track_caller]
+    pub fn greet_able(&mut self, version: &str, capabilities: Value) -> Value {
         let client = json!({"name": "raw", "version": "1"});
-        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": client});
         self.last_id += 1;
         let body = json!({"jsonrpc": "2.0", "id": self.last_id, "method": "initialize", "params": params});
         let (head, reply) = self.exchange(&[], &body.to_string());
@@ -342,7 +348,9 @@ impl Client {
         if self.session.is_none() {
             headers = vec![format!("MCP-Protocol-Version: {MODERN}"), format!("Mcp-Method: {method}")];
             headers.extend(params["name"].as_str().map(|name| format!("Mcp-Name: {name}")));
-            params["_meta"] = meta();
+            let mut all = meta();
+            all.as_object_mut().unwrap().extend(params["_meta"].as_object().cloned().unwrap_or_default());
+            params["_meta"] = all;
         }
         (json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}).to_string(), headers)
     }

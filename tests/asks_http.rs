@@ -1,0 +1,250 @@
+//! What sources ask of clients over HTTP: never of another one's client, and of each in its own way.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/http.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use support::{Client, Connection, Front, Place, eventually};
+
+const EAGER: &str = "exposure = \"eager\"";
+const A: &str = "a-0123456789abcdef-01234";
+const B: &str = "b-0123456789abcdef-01234";
+
+fn able() -> Value {
+    json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
+}
+
+fn ask(message: &str) -> Value {
+    let question =
+        json!({"method": "elicitation/create", "params": {"message": message, "requestedSchema": {"type": "object"}}});
+    json!({"name": "asker__ask_many", "arguments": {"questions": [question]}})
+}
+
+fn accepted(name: &str) -> Value {
+    json!({"action": "accept", "content": {"name": name}})
+}
+
+fn tables(place: &Place, era: &str) -> Vec<String> {
+    vec![
+        place.journaled("asker", &["--sociable", "--era", era], ""),
+        format!("[credential.a]\ntoken = {A:?}\n[credential.b]\ntoken = {B:?}\n"),
+    ]
+}
+
+fn start(place: &Arc<Place>, era: &str) -> Front {
+    let front = Front::start_in(place, EAGER, &tables(place, era));
+    front.client(Some(A)).request("tools/call", json!({"name": "asker__echo", "arguments": {}})).result();
+    front
+}
+
+/// Params of a modern client that can be asked everything.
+fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({"io.modelcontextprotocol/clientCapabilities": able()});
+    params
+}
+
+fn legacy(front: &Front, token: &str) -> Client {
+    let mut client = front.client(Some(token));
+    client.greet_able("2025-11-25", able());
+    client
+}
+
+/// The answer of a call, message by message.
+struct Stream {
+    connection: Connection,
+    begun: bool,
+}
+
+/// Begins a call and leaves its stream open.
+fn begin(client: &mut Client, params: Value) -> Stream {
+    let (body, headers) = client.request_text("tools/call", params);
+    Stream { connection: client.begin(&headers, &body), begun: false }
+}
+
+/// The next message of a stream.
+fn next(stream: &mut Stream) -> Value {
+    if !std::mem::replace(&mut stream.begun, true) {
+        let head = stream.connection.head();
+        assert!(head.is_stream(), "{head:?}");
+    }
+    loop {
+        let event = stream.connection.event().expect("one more message");
+        if let Ok(message) = serde_json::from_str(&event.data) {
+            return message;
+        }
+    }
+}
+
+fn reply(client: &mut Client, question: &Value, answer: &Value) {
+    let body = json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}).to_string();
+    let (head, _) = client.exchange(&[], &body);
+    assert_eq!(head.status, 202);
+}
+
+#[test]
+fn a_waiting_call_is_its_principals_alone() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    let (mut a, mut b) = (front.client(Some(A)), front.client(Some(B)));
+    let first = a.request("tools/call", modern(ask("whose?"))).result();
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    let mut again = modern(ask("whose?"));
+    again["requestState"] = first["requestState"].clone();
+    again["inputResponses"] = json!({"input_1": accepted("b")});
+    assert_eq!(b.request("tools/call", again.clone()).error_code(), -32602);
+    again["inputResponses"] = json!({"input_1": accepted("a")});
+    // Any connection of its principal takes it up.
+    let done = front.client(Some(A)).request("tools/call", again.clone());
+    assert_eq!(done.structured()["answers"], json!([{"result": accepted("a")}]));
+    assert_eq!(a.request("tools/call", again).error_code(), -32602);
+    assert_eq!(place.journal_count("asker.journal", "tools/call"), 2);
+    front.finish();
+}
+
+/// Over one connection a source cannot say whom it asks: where calls of several clients are in flight it is refused once,
+/// and gets its calls one by one from then on.
+#[test]
+fn a_source_shared_by_two_clients_never_asks_the_wrong_one() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let nap = json!({"name": "asker__sleep", "arguments": {"ms": 1500}});
+    let mut napping = begin(&mut a, nap.clone());
+    eventually("the nap is on", || place.journal_count("asker.journal", "tools/call") == 2);
+    let refused = b.request("tools/call", ask("who?"));
+    let told = refused.structured()["answers"][0]["error"]["message"].to_string();
+    assert!(told.contains("calls of several clients are in flight"), "{told}");
+    assert_eq!(next(&mut napping)["result"]["content"][0]["text"], "slept 1500 ms");
+    // From now on they do not meet.
+    let mut napping = begin(&mut a, nap);
+    eventually("the nap is on", || place.journal_count("asker.journal", "tools/call") == 4);
+    let mut asking = begin(&mut b, ask("who?"));
+    let question = next(&mut asking);
+    assert_eq!(question["params"]["message"], "[asker] who?");
+    assert_eq!(next(&mut napping)["result"]["content"][0]["text"], "slept 1500 ms");
+    reply(&mut b, &question, &accepted("b"));
+    assert_eq!(next(&mut asking)["result"]["structuredContent"]["answers"], json!([{"result": accepted("b")}]));
+    assert!(a.notices.is_empty(), "{:?}", a.notices);
+    front.finish();
+}
+
+/// Where a source is reached over HTTP the stream says whose call it is.
+#[test]
+fn a_source_over_http_may_ask_several_clients_at_once() {
+    let place = Place::new();
+    let server = support::example("conformance_server");
+    let mut serving = Serving::start(&server);
+    let tables = vec![
+        format!("[source.asker]\nurl = {:?}\n", serving.url()),
+        format!("[credential.a]\ntoken = {A:?}\n[credential.b]\ntoken = {B:?}\n"),
+    ];
+    let front = Front::start_in(&place, EAGER, &tables);
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let call = |message: &str| json!({"name": "asker__test_elicitation", "arguments": {"message": message}});
+    let (mut of_a, mut of_b) = (begin(&mut a, call("for a")), begin(&mut b, call("for b")));
+    let (ask_a, ask_b) = (next(&mut of_a), next(&mut of_b));
+    assert_eq!(ask_a["params"]["message"], "[asker] for a");
+    assert_eq!(ask_b["params"]["message"], "[asker] for b");
+    reply(&mut b, &ask_b, &json!({"action": "accept", "content": {"username": "b", "email": "b@x.example"}}));
+    reply(&mut a, &ask_a, &json!({"action": "decline"}));
+    assert!(next(&mut of_a)["result"].to_string().contains("decline"));
+    assert!(next(&mut of_b)["result"].to_string().contains("b@x.example"));
+    front.finish();
+}
+
+/// The conformance server over HTTP, in the legacy revisions.
+struct Serving {
+    child: std::process::Child,
+    address: Option<String>,
+}
+
+impl Serving {
+    fn start(program: &std::path::Path) -> Self {
+        let mut command = std::process::Command::new(program);
+        command.args(["--http", "127.0.0.1:0"]).env("ERA", "legacy").stderr(std::process::Stdio::piped());
+        Self { child: command.spawn().unwrap(), address: None }
+    }
+
+    fn url(&mut self) -> String {
+        use std::io::BufRead;
+        let stderr = self.child.stderr.take().unwrap();
+        let told = std::io::BufReader::new(stderr)
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| line.split_once("listening on ").map(|(_, url)| url.trim().to_owned()));
+        self.address = told;
+        self.address.clone().expect("it says where it listens")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_burst_of_progress_comes_whole_and_in_order_over_http() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    for is_modern in [true, false] {
+        let mut client = if is_modern { front.client(Some(A)) } else { legacy(&front, A) };
+        for call in [
+            json!({"name": "asker__burst", "arguments": {"n": 2000}}),
+            json!({"name": "call_tool", "arguments": {"source": "asker", "tool": "burst", "arguments": {"n": 2000}}}),
+        ] {
+            let mut call = call;
+            call["_meta"] = json!({"progressToken": "tok"});
+            client.notices.clear();
+            // The client reads to the answer; what comes after that would be seen in the next round.
+            assert_eq!(client.request("tools/call", call).text(), "burst of 2000");
+            let got: Vec<_> =
+                client.notices.iter().map(|notice| notice["params"]["progress"].as_u64().unwrap()).collect();
+            assert_eq!(got, (1..=2000).collect::<Vec<_>>());
+            assert!(client.notices.iter().all(|notice| notice["params"]["progressToken"] == "tok"));
+        }
+    }
+    front.finish();
+}
+
+#[test]
+fn log_lines_go_to_whom_they_belong() {
+    for era in ["legacy", "modern"] {
+        let place = Place::new();
+        let front = start(&place, era);
+        let line = |level: &str| json!({"name": "asker__log", "arguments": {"level": level, "logger": "db", "data": {"a": 1}}});
+        let lines = |client: &mut Client| {
+            let own = std::mem::take(&mut client.notices);
+            own.into_iter().filter(|notice| notice["method"] == "notifications/message").collect::<Vec<_>>()
+        };
+        // A modern client gets none unless it asks for them with the very request.
+        let (mut a, mut b) = (front.client(Some(A)), legacy(&front, B));
+        a.request("tools/call", line("error")).result();
+        assert_eq!(lines(&mut a), [Value::Null; 0]);
+        let mut wanted = line("error");
+        wanted["_meta"] = json!({"io.modelcontextprotocol/logLevel": "warning"});
+        a.request("tools/call", wanted.clone()).result();
+        let params = json!({"level": "error", "logger": "asker/db", "data": {"a": 1}});
+        assert_eq!(lines(&mut a).iter().map(|line| line["params"].clone()).collect::<Vec<_>>(), [params]);
+        wanted["arguments"]["level"] = "info".into();
+        a.request("tools/call", wanted).result();
+        assert_eq!(lines(&mut a), [Value::Null; 0]);
+        // A legacy client says it once; before that it gets what its source sends.
+        b.request("tools/call", line("debug")).result();
+        assert_eq!(lines(&mut b).len(), 1);
+        b.request("logging/setLevel", json!({"level": "error"})).result();
+        for level in ["debug", "warning", "error", "emergency"] {
+            b.request("tools/call", line(level)).result();
+        }
+        let levels: Vec<_> = lines(&mut b).iter().map(|line| line["params"]["level"].clone()).collect();
+        assert_eq!(levels, ["error", "emergency"]);
+        assert_eq!(lines(&mut a), [Value::Null; 0]);
+        assert_eq!(b.request("logging/setLevel", json!({"level": "loud"})).error_code(), -32602);
+        front.finish();
+    }
+}
