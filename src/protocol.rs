@@ -65,6 +65,9 @@ pub fn named_by(method: &str) -> Option<&'static str> {
     }
 }
 
+/// The levels of log lines (RFC 5424), the least urgent first.
+pub const LOG_LEVELS: &[&str] = &["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
 /// The relay's own name, as `serverInfo` and `clientInfo`.
 pub fn implementation() -> String {
     format!("{{\"name\":\"toolrelay\",\"title\":\"toolrelay\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))

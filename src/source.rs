@@ -308,6 +308,14 @@ impl Source {
         }
     }
 
+    /// Has a running legacy source send log lines from this level on; one that is not running is told when it has started.
+    pub fn set_log_level(&self, level: &str) {
+        let live = self.door.as_ref().map(|door| door.live.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        if let Some(link) = live.flatten() {
+            link.set_log_level(level);
+        }
+    }
+
     /// Its remembered list is lost: the next listing counts as new, whatever it says.
     pub async fn forget(&self) {
         if let Some(door) = &self.door {

@@ -45,7 +45,12 @@ fn every_legacy_revision_is_spoken() {
     ] {
         let result = relay.request("initialize", json!({"protocolVersion": asked, "capabilities": {}})).result();
         assert_eq!(result["protocolVersion"], want, "{asked}");
-        assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}}));
+        // Of a source that has never been listed it is not known what it has besides tools.
+        let all = json!({
+            "tools": {"listChanged": true}, "prompts": {"listChanged": true},
+            "resources": {"listChanged": true, "subscribe": true}, "completions": {}, "logging": {},
+        });
+        assert_eq!(result["capabilities"], all);
         assert_eq!(result["serverInfo"]["name"], "toolrelay");
         assert!(result["instructions"].as_str().unwrap().contains("fix"));
     }
@@ -100,7 +105,8 @@ fn no_source_need_be_up() {
     let again = Instant::now();
     assert_eq!(relay.call_direct("find_tools", json!({"query": "anything"})).structured()["total"], 0);
     assert!(again.elapsed() < AT_ONCE);
-    for (method, code) in [("resources/list", -32601), ("nonsense", -32601), ("tools/call", -32602)] {
+    assert_eq!(relay.request("resources/list", json!({})).result(), json!({"resources": []}));
+    for (method, code) in [("resources/read", -32602), ("nonsense", -32601), ("tools/call", -32602)] {
         assert_eq!(relay.request(method, json!({})).error_code(), code, "{method}");
     }
     let unknown = relay.call_direct("gone__tool", json!({}));
@@ -194,7 +200,8 @@ fn each_hop_keeps_its_own_and_passes_the_rest() {
             if source == "new" {
                 assert_eq!(got["io.modelcontextprotocol/protocolVersion"], MODERN);
                 assert_eq!(got["io.modelcontextprotocol/clientInfo"]["name"], "raw");
-                assert_eq!(got["io.modelcontextprotocol/clientCapabilities"], json!({}));
+                let able = if is_modern { json!({"elicitation": {}}) } else { json!({}) };
+                assert_eq!(got["io.modelcontextprotocol/clientCapabilities"], able);
             }
         }
     }
@@ -267,8 +274,10 @@ fn a_modern_client_hears_of_changes_where_it_listens() {
     let others = listen(&mut relay, json!({"promptsListChanged": true}));
     assert_eq!(modern(&mut relay, "subscriptions/listen", json!({})).error_code(), -32602);
     relay.await_notices("both acknowledged", |notices| notices.len() >= 2);
-    for (notice, (id, accepted)) in
-        relay.notices.iter().zip([(&tools, json!({"toolsListChanged": true})), (&others, json!({}))])
+    for (notice, (id, accepted)) in relay
+        .notices
+        .iter()
+        .zip([(&tools, json!({"toolsListChanged": true})), (&others, json!({"promptsListChanged": true}))])
     {
         let params: Value = serde_json::from_str(notice.raw("params").unwrap()).unwrap();
         assert_eq!(notice.raw("method"), Some("\"notifications/subscriptions/acknowledged\""));

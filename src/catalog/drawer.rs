@@ -116,7 +116,7 @@ impl Drawers {
             let mut here: BTreeMap<u32, usize> = globs.iter().map(|(_, drawer)| (*drawer, 0)).collect();
             for (entry, drawer) in toolset.entries.iter().zip(of) {
                 *here.entry(*drawer).or_default() += 1;
-                self.list[*drawer as usize].count += usize::from(!entry.hidden);
+                self.list[*drawer as usize].count += usize::from(entry.is_for_models());
             }
             for withheld in &toolset.withheld {
                 let drawer = home.of_name(withheld.tool.as_str());

@@ -26,6 +26,8 @@ pub struct Entry {
     pub read_only: bool,
     /// It may be called, and is shown nowhere.
     pub hidden: bool,
+    /// It is for the views that a client shows (MCP Apps, SEP-1865), and no model is told of it.
+    pub app_only: bool,
     /// Whether it can be shown directly; `false` when its input schema fits no client. It can be called all the same.
     pub direct: bool,
     /// The configuration's description, where it replaces the source's.
@@ -35,6 +37,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether a model may be told of it.
+    pub fn is_for_models(&self) -> bool {
+        !self.hidden && !self.app_only
+    }
+
     /// The tool's own JSON, of which a [`View`] is then taken.
     pub fn read(&self) -> Sheet<'_> {
         Sheet { entry: self, text: self.raw.unpack() }
@@ -195,6 +202,7 @@ mod tests {
             raw: raw.into(),
             read_only: false,
             hidden: false,
+            app_only: false,
             direct: true,
             description: None,
             call_timeout: None,

@@ -180,7 +180,7 @@ impl Part {
                 .iter()
                 .map(|&(term, field)| (term, if field == SOURCE { SOURCE_NAME } else { SOURCE_SUMMARY }))
                 .collect();
-            for (entry, position) in toolset.entries.iter().zip(0_u32..).filter(|(entry, _)| !entry.hidden) {
+            for (entry, position) in toolset.entries.iter().zip(0_u32..).filter(|(entry, _)| entry.is_for_models()) {
                 let document = part.documents.len() as u32;
                 let full = format!("{}/{}", entry.source, entry.tool);
                 for name in [entry.tool.as_str(), &full, catalog.exposed_name(entry).as_str()] {

@@ -72,6 +72,8 @@ pub struct Listing {
     pub incomplete: Option<String>,
     /// A hash over the tools, the rejects and the note, whatever the order in which the source listed them.
     pub digest: String,
+    /// A hash over the tools and the rejects alone.
+    pub tools_digest: String,
 }
 
 /// Why stored bytes are no listing.
@@ -119,9 +121,10 @@ impl Listing {
         rejected.sort_unstable();
         let note = note.cleaned();
         let (names, texts): (Vec<ToolName>, Vec<&str>) = tools.into_iter().unzip();
-        let digest = digest(&texts, &rejected, &note);
+        let tools_digest = tools_digest(&texts, &rejected);
+        let digest = digest(&tools_digest, &note);
         let tools = names.into_iter().zip(Packed::all(&texts)).map(|(name, raw)| ListedTool { name, raw }).collect();
-        Self { tools, note, rejected, incomplete, digest }
+        Self { tools, note, rejected, incomplete, digest, tools_digest }
     }
 
     /// The tools and rejects as bytes to be stored; the note is stored apart.
@@ -207,7 +210,7 @@ fn reject(name: Option<&str>, reason: &str) -> Rejected {
     Rejected { name: name.map(|name| single_line(name, SHORT_MAX)), reason: reason.to_owned() }
 }
 
-fn digest(tools: &[&str], rejected: &[Rejected], note: &ServerNote) -> String {
+fn tools_digest(tools: &[&str], rejected: &[Rejected]) -> String {
     let mut hash = Fingerprint::new();
     hash.number(tools.len());
     for tool in tools {
@@ -217,7 +220,12 @@ fn digest(tools: &[&str], rejected: &[Rejected], note: &ServerNote) -> String {
     for reject in rejected {
         hash.maybe(reject.name.as_deref()).text(&reject.reason);
     }
-    hash.text(&note.name).maybe(note.title.as_deref());
+    hash.hex(DIGEST_HEX)
+}
+
+fn digest(tools: &str, note: &ServerNote) -> String {
+    let mut hash = Fingerprint::new();
+    hash.text(tools).text(&note.name).maybe(note.title.as_deref());
     hash.maybe(note.version.as_deref()).maybe(note.instructions.as_deref());
     if note.offer != Offer::default() {
         hash.text(&serde_json::to_string(&note.offer).expect("BUG: an offer always serializes"));

@@ -18,10 +18,10 @@ impl Catalog {
     /// they are looked for in all sources and given as `source/tool`.
     pub fn similar_tools(&self, source: &str, tool: &str) -> Vec<String> {
         if let Some(toolset) = self.toolset(source) {
-            let visible = toolset.entries.iter().filter(|entry| !entry.hidden);
+            let visible = toolset.entries.iter().filter(|entry| entry.is_for_models());
             return closest(tool, visible.map(|entry| (entry.tool.as_str(), entry.tool.to_string())));
         }
-        let visible = self.entries().filter(|entry| !entry.hidden);
+        let visible = self.entries().filter(|entry| entry.is_for_models());
         closest(tool, visible.map(|entry| (entry.tool.as_str(), format!("{}/{}", entry.source, entry.tool))))
     }
 

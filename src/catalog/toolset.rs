@@ -59,6 +59,13 @@ impl ToolsetSpec<'_> {
     }
 }
 
+/// Whether a tool is for a client's views alone: its `_meta.ui.visibility` names `app` and not `model`.
+fn is_app_only(tool: &Members<'_>) -> bool {
+    let ui = tool.get("_meta").and_then(Members::of).and_then(|meta| meta.get("ui").and_then(Members::of));
+    let listed = ui.and_then(|ui| ui.get("visibility").and_then(crate::wire::raw::elements)).unwrap_or_default();
+    listed.contains(&"\"app\"") && !listed.contains(&"\"model\"")
+}
+
 /// A tool that is not shown, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Withheld {
@@ -75,6 +82,7 @@ pub struct Outline {
     pub tools: usize,
     pub withheld: usize,
     pub digest: String,
+    pub tools_digest: String,
     /// The first few names, for a derived summary.
     pub tool_names_hint: Vec<String>,
     /// [`ToolsetSpec::rules_digest`] of the configuration it was made under.
@@ -108,6 +116,8 @@ pub struct Toolset {
     pub withheld_count: usize,
     /// A hash over everything about the tools that can be seen; empty for a source never listed.
     pub digest: String,
+    /// A hash over how the tools are shown, and nothing else of the source.
+    pub tools_digest: String,
     /// How many tools are shown (hidden ones are not counted), loaded or not.
     pub count: usize,
     /// `false`: an outline; the entries have to be read from memory first.
@@ -152,13 +162,14 @@ impl Toolset {
         let names = entries.iter().map(|entry| if entry.hidden { "" } else { entry.tool.as_str() });
         let categories = Categories::new(names.zip(categories).collect());
         withheld.sort_unstable();
-        let visible = || entries.iter().filter(|entry| !entry.hidden);
+        let visible = || entries.iter().filter(|entry| entry.is_for_models());
         let hint = visible().take(HINT_NAMES).map(|entry| single_line(entry.tool.as_str(), HINT_NAME_MAX)).collect();
         let outline = Outline {
             note: listing.note.clone(),
             tools: visible().count(),
             withheld: withheld.len(),
             digest: digest(&listing.digest, &entries, &withheld, spec.rules, &drift),
+            tools_digest: digest(&listing.tools_digest, &entries, &withheld, spec.rules, &drift),
             tool_names_hint: hint,
             rules: spec.rules_digest(),
         };
@@ -178,6 +189,7 @@ impl Toolset {
             withheld: Vec::new(),
             withheld_count: outline.withheld,
             digest: outline.digest.clone(),
+            tools_digest: outline.tools_digest.clone(),
             count: outline.tools,
             loaded: false,
             categories: Categories::default(),
@@ -220,9 +232,10 @@ impl Toolset {
             Self { read_only: self.read_only || read_only, entries, withheld, categories, drift, ..self.clone() };
         part.summary = self.without_names();
         if is_known {
-            part.count = part.entries.iter().filter(|entry| !entry.hidden).count();
+            part.count = part.entries.iter().filter(|entry| entry.is_for_models()).count();
             part.withheld_count = part.withheld.len();
             part.digest = part.own_digest();
+            part.tools_digest = part.digest.clone();
         }
         part
     }
@@ -262,6 +275,7 @@ impl Toolset {
             tools: self.count,
             withheld: self.withheld_count,
             digest: self.digest.clone(),
+            tools_digest: self.tools_digest.clone(),
             tool_names_hint: self.hint.clone(),
             rules: self.rules.clone(),
         }
@@ -333,6 +347,7 @@ fn entry(
         raw: tool.raw.clone(),
         read_only,
         hidden,
+        app_only: is_app_only(&members),
         direct: remark.is_none() && !hidden,
         description: over.and_then(|over| over.description.as_deref()).map(Box::from),
         call_timeout: over.and_then(|over| over.call_timeout),

@@ -81,7 +81,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     let now = context.control.snapshots.now();
     let found = drawer(&now, found.id.as_str())?;
     let entries = now.catalog.entries_of(found).map(|(toolset, position)| &toolset.entries[position]);
-    let entries: Vec<_> = entries.filter(|entry| !entry.hidden).collect();
+    let entries: Vec<_> = entries.filter(|entry| entry.is_for_models()).collect();
     let (tools, detail) = lines(&now, &entries, detail);
     let mut of = now.catalog.sources_of(found);
     let source = match (of.next(), of.next()) {

@@ -226,7 +226,7 @@ type Found<'a> = Vec<(&'a Entry, Option<f32>)>;
 fn all<'a>(scope: &Scope<'a>) -> Found<'a> {
     let entries =
         scope.toolsets().flat_map(|toolset| toolset.entries.iter().enumerate().map(move |found| (toolset, found)));
-    let shown = entries.filter(|(toolset, (position, entry))| !entry.hidden && scope.holds(toolset, *position));
+    let shown = entries.filter(|(toolset, (position, entry))| entry.is_for_models() && scope.holds(toolset, *position));
     shown.map(|(_, (_, entry))| (entry, None)).collect()
 }
 
@@ -239,7 +239,7 @@ fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>
             None => snapshot.catalog.tools_named(tool),
         };
         let before = found.len();
-        found.extend(entries.into_iter().filter(|entry| !entry.hidden).map(|entry| (entry, None)));
+        found.extend(entries.into_iter().filter(|entry| entry.is_for_models()).map(|entry| (entry, None)));
         if found.len() == before {
             unknown.push(tool.clone());
         }

@@ -150,7 +150,7 @@ impl<'a> Scope<'a> {
             if category.is_none() && drawer.is_none() {
                 continue;
             }
-            for (position, entry) in toolset.entries.iter().enumerate().filter(|(_, entry)| !entry.hidden) {
+            for (position, entry) in toolset.entries.iter().enumerate().filter(|(_, entry)| entry.is_for_models()) {
                 let of_category = category.is_some() && toolset.categories.of(position) == category;
                 let in_drawer = || drawer.is_some_and(|drawer| *self.catalog.drawer_of(entry) == drawer.id);
                 if (of_category || in_drawer()) && self.holds(toolset, position) {

@@ -61,7 +61,7 @@ impl Session {
     }
 
     fn offer_digests(&self, snapshot: &Snapshot) -> [[u8; 32]; 2] {
-        let of = |kinds: &[Kind]| digest(snapshot, &self.principal, kinds);
+        let of = |kinds: &[Kind]| digest(snapshot, kinds);
         [of(&[Kind::Prompts]), of(&[Kind::Resources, Kind::Templates])]
     }
 
@@ -112,20 +112,33 @@ impl Session {
         initialized || !listens.is_empty()
     }
 
-    /// `subscriptions/listen` (SEP-2575): acknowledged at once, answered only at its end.
+    /// `subscriptions/listen` (SEP-2575): acknowledged at once, answered only at its end. Only where it names a resource that
+    /// no source has, as far as is known, the first listings are waited for.
     pub(super) fn listen(self: &Arc<Self>, message: &Message, exchange: Exchange) {
-        let params = message.params_text().and_then(Object::parse);
-        let wanted = params.and_then(|params| params.get("notifications")).and_then(Object::parse);
-        let Some(wanted) = wanted else {
+        let Some(wanted) = wanted_by(message) else {
             let text = "`params.notifications` is missing or no object";
             return exchange.error(protocol::INVALID_PARAMS, text, None);
         };
+        if uris(&wanted).iter().all(|uri| self.resource(uri).is_some()) {
+            return self.listen_now(&wanted, exchange);
+        }
+        let (session, own, message) = (self.clone(), exchange.clone(), message.clone());
+        self.spawn(&exchange, async move {
+            session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
+            if let Some(wanted) = wanted_by(&message)
+                && session.finish(&own)
+            {
+                session.listen_now(&wanted, own);
+            }
+        });
+    }
+
+    fn listen_now(self: &Arc<Self>, wanted: &Object<'_>, exchange: Exchange) {
         let flag = |name: &str| wanted.get(name) == Some("true");
         let (tools, prompts) = (flag("toolsListChanged"), flag("promptsListChanged"));
         let resources = flag("resourcesListChanged");
-        let uris = wanted.get("resourceSubscriptions").and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
         let Exchange { id, out, .. } = exchange.clone();
-        let uris = self.listen_to(&uris.unwrap_or_default(), &exchange);
+        let uris = self.listen_to(&uris(wanted), &exchange);
         if prompts || resources {
             self.knows_offers(&self.around.control.snapshots.now());
         }
@@ -148,4 +161,16 @@ impl Session {
         ));
         self.tell.notify_one();
     }
+}
+
+/// What a `subscriptions/listen` request wants to be told of.
+fn wanted_by(message: &Message) -> Option<Object<'_>> {
+    let params = message.params_text().and_then(Object::parse)?;
+    params.get("notifications").and_then(Object::parse)
+}
+
+/// The resources that it wants to be told of.
+fn uris(wanted: &Object<'_>) -> Vec<String> {
+    let text = wanted.get("resourceSubscriptions");
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }

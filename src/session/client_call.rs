@@ -26,6 +26,8 @@ fn is_not_found(error: &str) -> bool {
 pub struct Target {
     pub source: Source,
     pub subject: Subject,
+    /// What stands before a resource's own URI, where the client asked for it so.
+    pub prefix: Option<String>,
 }
 
 /// A request of the client that waits for the call's answer.
@@ -43,6 +45,9 @@ impl Here {
     pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message) -> Self {
         let token = in_meta(message, "progressToken");
         let request = exchange.modern.then(|| message.clone());
+        if let Some(level) = request.as_ref().and_then(|request| in_meta(request, protocol::META_LOG_LEVEL)) {
+            session.wants_lines_of(&level);
+        }
         Self { session: session.clone(), exchange, token, request }
     }
 
@@ -176,12 +181,17 @@ impl ClientCall {
         if let Some(error) = self.rejected_arguments(&here, &reply.message) {
             return here.exchange.tool_error(&error);
         }
-        let Some(Target { subject: Subject::Resource(uri), .. }) = self.target.get() else {
+        let Some(Target { subject: Subject::Resource(uri), prefix, .. }) = self.target.get() else {
             return here.exchange.pass_on(&reply.message, reply.era, "");
         };
         match reply.message.error {
             Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
                 super::routed::no_resource(uri, &here.exchange);
+            }
+            None if let Some(told) =
+                prefix.as_ref().and_then(|prefix| super::offers::prefixed(&reply.message, prefix)) =>
+            {
+                here.exchange.pass_on(&told, reply.era, CACHE_HINTS);
             }
             _ => here.exchange.pass_on(&reply.message, reply.era, CACHE_HINTS),
         }

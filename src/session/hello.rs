@@ -53,7 +53,7 @@ impl Session {
     /// What the relay can do besides tools is what any source can; of a source that has never been listed it is not known.
     fn capabilities(&self, modern: bool) -> String {
         let snapshot = self.around.control.snapshots.now();
-        let all: Vec<_> = offers(&snapshot, &self.principal).collect();
+        let all: Vec<_> = offers(&snapshot).collect();
         let any = |can: fn(&Abilities) -> bool| {
             all.iter().any(|(toolset, _, offer)| !toolset.is_listed() || can(&offer.abilities))
         };

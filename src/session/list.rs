@@ -127,7 +127,7 @@ pub(super) fn visible_digest(snapshot: &Snapshot, principal: &Principal) -> [u8;
     for toolset in &snapshot.catalog.toolsets {
         if snapshot.is_whole_open(principal, toolset.id.as_str()) {
             hash.update(toolset.id.as_str());
-            hash.update(&toolset.digest);
+            hash.update(&toolset.tools_digest);
             continue;
         }
         for entry in visible_of(snapshot, principal, toolset) {

@@ -1,35 +1,61 @@
-//! Owns which log lines of sources a legacy client wants to see (`logging/setLevel`).
-//! It does not know the lines.
+//! Owns which log lines of sources a client wants to see (`logging/setLevel`, `_meta.logLevel`), and has legacy sources send
+//! those that anybody wants. It does not know the lines.
 
 use std::sync::Arc;
 
+use super::offers::offers;
 use super::{Exchange, Session};
 use crate::call::Caller;
 use crate::protocol;
 use crate::wire::{Message, Object, quoted};
 
-/// The levels of RFC 5424, the least urgent first.
-const LEVELS: &[&str] = &["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+/// Whose wish the log levels of single requests are: they have no end, so the least of them holds on.
+const OF_REQUESTS: u64 = 0;
 
 /// Whether a line of this level is shown from `least` on.
 pub fn is_shown(level: &str, least: &str) -> bool {
-    let rank = |name: &str| LEVELS.iter().position(|level| *level == name);
     rank(level).is_none_or(|rank_of_line| rank(least).is_none_or(|least| rank_of_line >= least))
 }
 
+fn rank(name: &str) -> Option<usize> {
+    protocol::LOG_LEVELS.iter().position(|level| *level == name)
+}
+
 impl Session {
-    pub(super) fn set_log_level(&self, message: &Message, exchange: &Exchange) {
+    /// Has the legacy sources that this client sees send what it wants to see of their log lines.
+    fn want_lines(&self, owner: u64, level: usize) {
+        let Some(least) = self.around.subscribers.set_level(owner, level) else { return };
+        for (_, source, offer) in offers(&self.around.control.snapshots.now()) {
+            if offer.abilities.logging {
+                source.set_log_level(least);
+            }
+        }
+    }
+
+    /// A modern client wants to see log lines of this level during one request.
+    pub(super) fn wants_lines_of(&self, level: &str) {
+        let Some(level) = rank(level.trim_matches('"')) else { return };
+        let known = self.around.subscribers.level().and_then(rank);
+        if known.is_none_or(|known| level < known) {
+            self.want_lines(OF_REQUESTS, level);
+        }
+    }
+
+    pub(super) fn set_log_level(self: &Arc<Self>, message: &Message, exchange: &Exchange) {
         let level = message.params_text().and_then(Object::parse).and_then(|params| {
-            params.string("level").map(|level| level.into_owned()).filter(|level| LEVELS.contains(&level.as_str()))
+            params.string("level").map(|level| level.into_owned()).filter(|level| rank(level).is_some())
         });
         let Some(level) = level else {
-            let text = format!("`params.level` must be one of {}", LEVELS.join(", "));
+            let text = format!("`params.level` must be one of {}", protocol::LOG_LEVELS.join(", "));
             return exchange.error(protocol::INVALID_PARAMS, &text, None);
         };
         let mut state = self.lock();
         let known = state.caller.as_deref().cloned().unwrap_or_default();
         state.caller = Some(Arc::new(Caller { log_level: Some(quoted(&level).into()), ..known }));
         drop(state);
+        if let Some(level) = rank(&level) {
+            self.want_lines(super::subscriptions::owner(self), level);
+        }
         exchange.result("{}");
     }
 }

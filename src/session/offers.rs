@@ -6,6 +6,7 @@
 //! is listed or not. Any other URI leads to the source whose template gives it, else to the one that spoke of it, else to
 //! the only one that has resources of its scheme, or that has resources at all.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use crate::catalog::Toolset;
 use crate::catalog::offer::{Item, Offer};
 use crate::name::ExposedName;
 use crate::protocol;
-use crate::snapshot::{Principal, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::wire::{Message, Object, quoted};
 
@@ -60,11 +61,8 @@ impl Kind {
     }
 }
 
-/// The sources that a principal sees, in the catalog's order, with what they offer.
-pub fn offers<'a>(
-    snapshot: &'a Snapshot,
-    _principal: &'a Principal,
-) -> impl Iterator<Item = (&'a Toolset, &'a Source, &'a Offer)> {
+/// The sources of a snapshot, which is what a principal sees, in the catalog's order, with what they offer.
+pub fn offers(snapshot: &Snapshot) -> impl Iterator<Item = (&Toolset, &Source, &Offer)> {
     snapshot.catalog.toolsets.iter().filter_map(|toolset| {
         let source = snapshot.source(toolset.id.as_str()).filter(|source| source.refusal().is_none())?;
         Some((&**toolset, source, &toolset.note().offer))
@@ -72,16 +70,18 @@ pub fn offers<'a>(
 }
 
 /// The items of a list as they are shown.
-fn shown(snapshot: &Snapshot, principal: &Principal, kind: Kind) -> Vec<String> {
-    let mut seen = std::collections::BTreeSet::new();
+fn shown(snapshot: &Snapshot, kind: Kind) -> Vec<String> {
+    if kind == Kind::Prompts {
+        return prompts(snapshot).iter().map(|(name, _, item)| renamed(&item.raw, "name", name)).collect();
+    }
+    let mut seen = BTreeSet::new();
     let mut all = Vec::new();
-    for (toolset, _, offer) in offers(snapshot, principal) {
+    for (toolset, _, offer) in offers(snapshot) {
         for item in kind.items(offer) {
             let (member, name) = match kind {
-                Kind::Prompts => ("name", prompt_name(toolset, item)),
                 _ if seen.insert(item.key.as_str()) => ("", String::new()),
-                Kind::Resources => ("uri", format!("{OWN_SCHEME}{}/{}", toolset.id, item.key)),
                 Kind::Templates => ("uriTemplate", format!("{OWN_SCHEME}{}/{}", toolset.id, item.key)),
+                _ => ("uri", format!("{OWN_SCHEME}{}/{}", toolset.id, item.key)),
             };
             all.push(renamed(&item.raw, member, &name));
         }
@@ -89,8 +89,14 @@ fn shown(snapshot: &Snapshot, principal: &Principal, kind: Kind) -> Vec<String> 
     all
 }
 
-fn prompt_name(toolset: &Toolset, item: &Item) -> String {
-    ExposedName::of(&toolset.id, &toolset.prefix, &item.name()).to_string()
+/// All prompts with the names that they are shown under.
+fn prompts(snapshot: &Snapshot) -> Vec<(String, &Source, &Item)> {
+    let mut all = Vec::new();
+    for (toolset, source, offer) in offers(snapshot) {
+        let name = |item: &Item| ExposedName::of(&toolset.id, &toolset.prefix, &item.name()).to_string();
+        all.extend(offer.prompts.iter().map(|item| (name(item), source, item)));
+    }
+    all
 }
 
 /// An item with another value of one member.
@@ -104,26 +110,23 @@ fn renamed(raw: &str, member: &str, value: &str) -> String {
 }
 
 /// The source of a prompt, and its own name for it.
-pub fn find_prompt(snapshot: &Snapshot, principal: &Principal, name: &str) -> Option<(Source, String)> {
-    offers(snapshot, principal).find_map(|(toolset, source, offer)| {
-        let item = offer.prompts.iter().find(|item| prompt_name(toolset, item) == name)?;
-        Some((source.clone(), item.key.clone()))
-    })
+pub fn find_prompt(snapshot: &Snapshot, name: &str) -> Option<(Source, String)> {
+    let all = prompts(snapshot);
+    all.iter().find(|(shown, ..)| shown == name).map(|(_, source, item)| ((*source).clone(), item.key.clone()))
 }
 
 /// The source of a resource or a template, and its own URI for it. `seen` tells which source spoke of a URI.
 pub fn find_resource(
     snapshot: &Snapshot,
-    principal: &Principal,
     uri: &str,
     seen: impl Fn(&str) -> Option<String>,
 ) -> Option<(Source, String)> {
     let found = |source: &Source| Some((source.clone(), uri.to_owned()));
     if let Some((id, rest)) = uri.strip_prefix(OWN_SCHEME).and_then(|rest| rest.split_once('/')) {
-        let own = offers(snapshot, principal).find(|(toolset, ..)| toolset.id.as_str() == id);
+        let own = offers(snapshot).find(|(toolset, ..)| toolset.id.as_str() == id);
         return own.map(|(_, source, _)| (source.clone(), rest.to_owned()));
     }
-    let all = || offers(snapshot, principal).filter(|(_, _, offer)| offer.abilities.resources);
+    let all = || offers(snapshot).filter(|(_, _, offer)| offer.abilities.resources);
     if let Some((_, source, _)) = all().find(|(_, _, offer)| offer.lists(uri)) {
         return found(source);
     }
@@ -146,11 +149,28 @@ pub fn find_resource(
     }
 }
 
+/// What was read of a resource, with its URIs as the client knows them: `prefix` before the source's own.
+pub fn prefixed(reply: &Message, prefix: &str) -> Option<Message> {
+    let result = Object::parse(reply.text(reply.result?))?;
+    let one = |raw: &str| {
+        let told = Object::parse(raw).and_then(|content| {
+            let uri = format!("\"uri\":{}", quoted(&format!("{prefix}{}", content.string("uri")?)));
+            Some(content.rewritten(|name| name != "uri", &[&uri]))
+        });
+        told.unwrap_or_else(|| raw.to_owned())
+    };
+    let contents: Vec<String> = crate::wire::raw::elements(result.get("contents")?)?.into_iter().map(one).collect();
+    let contents = format!("\"contents\":[{}]", contents.join(","));
+    let result = result.rewritten(|name| name != "contents", &[&contents]);
+    let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", reply.id_text()?);
+    Message::parse(line.into()).ok()
+}
+
 /// A hash that differs when a list differs that the principal sees.
-pub fn digest(snapshot: &Snapshot, principal: &Principal, kinds: &[Kind]) -> [u8; 32] {
+pub fn digest(snapshot: &Snapshot, kinds: &[Kind]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for kind in kinds {
-        for item in shown(snapshot, principal, *kind) {
+        for item in shown(snapshot, *kind) {
             hash.update(item);
             hash.update(b"\n");
         }
@@ -176,7 +196,7 @@ impl Session {
         let (session, own) = (self.clone(), exchange.clone());
         self.spawn(&exchange, async move {
             let snapshot = session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
-            let all = shown(&snapshot, &session.principal, kind);
+            let all = shown(&snapshot, kind);
             if !session.finish(&own) {
                 return;
             }

@@ -35,7 +35,7 @@ pub fn drive(call: Arc<ClientCall>, here: Here, reply: Reply) {
 }
 
 async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), CallError> {
-    let Some(Target { source, subject }) = call.target.get() else { return Ok(()) };
+    let Some(Target { source, subject, .. }) = call.target.get() else { return Ok(()) };
     let failure =
         |kind, text: String, hint: &str| CallError::new(kind, text, hint).at(source.id.as_str(), Some(subject.name()));
     if call.rounds.fetch_add(1, Ordering::Relaxed) >= ROUNDS_MAX {
@@ -80,7 +80,7 @@ async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), 
     }
     let responses = format!("{{{}}}", responses.join(","));
     let request = reply.request.clone().answering(wanted.as_ref().map(|_| responses.as_str()), state);
-    let target = Target { source: source.clone(), subject: subject.clone() };
+    let target = Target { source: source.clone(), subject: subject.clone(), prefix: None };
     call.send(target, request, reply.limits, reply.ticket.clone());
     Ok(())
 }
@@ -140,5 +140,5 @@ pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<Result
         Some(format!("\"input_{}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}", number + 1))
     };
     let asked: Vec<String> = pages.iter().enumerate().filter_map(ask).collect();
-    Some(Ok(format!("{{{}}}", asked.join(","))))
+    (!asked.is_empty()).then(|| Ok(format!("{{{}}}", asked.join(","))))
 }

@@ -145,10 +145,8 @@ impl Session {
 
     fn find(&self, snapshot: &Snapshot, by: &By) -> Option<(Source, String)> {
         match by {
-            By::Prompt(_, name) => find_prompt(snapshot, &self.principal, name),
-            By::Resource(_, uri) => {
-                find_resource(snapshot, &self.principal, uri, |uri| self.around.seen.source(&self.principal, uri))
-            }
+            By::Prompt(_, name) => find_prompt(snapshot, name),
+            By::Resource(_, uri) => find_resource(snapshot, uri, |uri| self.around.seen.source(&self.principal, uri)),
             By::Task(task) => {
                 let source = self.around.seen.source(&self.principal, &task_key(task))?;
                 Some((snapshot.source(&source)?.clone(), task.clone()))
@@ -169,6 +167,8 @@ impl Session {
             By::Prompt(place, name) | By::Resource(place, name) => (Some(*place), name),
             By::Task(task) => (None, task),
         };
+        // What is asked for under a URI that names its source is answered so too.
+        let prefix = named.strip_suffix(own.as_str()).filter(|prefix| !prefix.is_empty()).map(str::to_owned);
         let request = match CallRequest::read_other(message, place) {
             Ok(request) if own != *named => request.renamed(&own),
             Ok(request) => request,
@@ -193,7 +193,7 @@ impl Session {
         let limits = source.config.as_ref().map_or_else(CallLimits::default, |config| config.limits);
         let request = request.from(self.caller(&exchange));
         let call = ClientCall::new(Here::new(self, exchange, message), false);
-        call.send(Target { source, subject }, request, limits, ticket);
+        call.send(Target { source, subject, prefix }, request, limits, ticket);
     }
 
     fn completes(&self, source: &Source) -> bool {

@@ -12,7 +12,7 @@ use crate::source::updates::Tell;
 use crate::wire::{Message, Object, Outbox, quoted};
 
 /// Owns subscriptions: the client's session or its listening request, both by their places in memory.
-fn owner<T: ?Sized>(of: &Arc<T>) -> u64 {
+pub(super) fn owner<T: ?Sized>(of: &Arc<T>) -> u64 {
     Arc::as_ptr(of).cast::<()>() as u64
 }
 
@@ -24,9 +24,22 @@ impl Session {
         let Some(uri) = uri else {
             return exchange.error(protocol::INVALID_PARAMS, "`params.uri` is missing or no string", None);
         };
-        let Some((source, own)) = self.resource(&uri) else { return no_resource(&uri, &exchange) };
+        if self.resource(&uri).is_some() {
+            return self.subscribe_to(begin, &uri, &exchange);
+        }
+        let (session, own) = (self.clone(), exchange.clone());
+        self.spawn(&exchange, async move {
+            session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
+            if session.finish(&own) {
+                session.subscribe_to(begin, &uri, &own);
+            }
+        });
+    }
+
+    fn subscribe_to(self: &Arc<Self>, begin: bool, uri: &str, exchange: &Exchange) {
+        let Some((source, own)) = self.resource(uri) else { return no_resource(uri, exchange) };
         if begin {
-            let params = format!("{{\"uri\":{}}}", quoted(&uri));
+            let params = format!("{{\"uri\":{}}}", quoted(uri));
             self.want(&source, &own, owner(self), updated(&self.news, params));
         } else {
             self.want_no_more(&source, &own, owner(self));
@@ -34,9 +47,9 @@ impl Session {
         exchange.result("{}");
     }
 
-    fn resource(&self, uri: &str) -> Option<(Source, String)> {
+    pub(super) fn resource(&self, uri: &str) -> Option<(Source, String)> {
         let snapshot = self.around.control.snapshots.now();
-        find_resource(&snapshot, &self.principal, uri, |uri| self.around.seen.source(&self.principal, uri))
+        find_resource(&snapshot, uri, |uri| self.around.seen.source(&self.principal, uri))
     }
 
     /// The resources of a `subscriptions/listen` request; gives those that there are.

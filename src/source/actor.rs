@@ -1,6 +1,7 @@
 //! Owns one source's life: when it runs, when it is listed, when it is tried again, and what it is said to be doing.
 //! It never touches the messages of calls; those go over the [`Link`] past it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -279,6 +280,11 @@ impl Actor {
         self.follow(&link, running.gone);
         let _ = link.subscribers.set(self.around.subscribers.clone());
         let wanted = self.around.subscribers.uris(self.config.id.as_str());
+        let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
+        link.logs.store(logs, Ordering::Relaxed);
+        if let Some(level) = self.around.subscribers.level() {
+            link.set_log_level(level);
+        }
         match greeting.era {
             Era::Legacy => wanted.iter().for_each(|uri| link.subscribe(&wanted, Some(uri), None)),
             Era::Modern => link.subscribe(&wanted, None, None),

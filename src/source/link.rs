@@ -40,6 +40,8 @@ pub struct Link {
     pub subscribers: OnceLock<Subscribers>,
     /// The request by which a modern source was asked to tell of changed resources.
     pub(super) listening: AtomicU64,
+    /// It is a legacy source that can be told from which level on it has to send log lines.
+    pub logs: AtomicBool,
 }
 
 impl Link {
@@ -57,6 +59,7 @@ impl Link {
             spoken: AtomicBool::new(false),
             subscribers: OnceLock::new(),
             listening: AtomicU64::new(0),
+            logs: AtomicBool::new(false),
         })
     }
 

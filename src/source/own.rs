@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::in_flight::Pending;
 use super::link::Link;
+use super::updates::Subscribers;
 use crate::call::CallError;
 use crate::protocol::{self, Era};
 use crate::wire::{Message, quoted};
@@ -79,8 +80,18 @@ impl Link {
         self.listen();
     }
 
-    /// A legacy source that has forgotten its session has forgotten who wants to know of changed resources.
+    /// Has a legacy source send log lines from this level on. Of a modern one each request asks for them.
+    pub fn set_log_level(&self, level: &str) {
+        if self.logs.load(Ordering::Relaxed) {
+            drop(self.request("logging/setLevel", &format!("{{\"level\":{}}}", quoted(level))));
+        }
+    }
+
+    /// A legacy source that has forgotten its session has forgotten what it was asked to tell of.
     pub fn subscribe_again(&self) {
+        if let Some(level) = self.subscribers.get().and_then(Subscribers::level) {
+            self.set_log_level(level);
+        }
         let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
         wanted.iter().for_each(|uri| self.subscribe(&wanted, Some(uri), None));
     }

@@ -1,9 +1,10 @@
-//! Owns who is told when a resource changes: clients by source and URI.
+//! Owns who is told when a resource changes, clients by source and URI, and from which level on anybody wants log lines.
 //! It does not talk to sources or clients itself.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::protocol;
 use crate::wire::{Message, Object};
 
 /// Tells one client that the resource has changed.
@@ -13,9 +14,25 @@ type ByOwner = Vec<(u64, Tell)>;
 
 /// All subscriptions to resources. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Subscribers(Arc<Mutex<BTreeMap<(String, String), ByOwner>>>);
+pub struct Subscribers(Arc<Mutex<BTreeMap<(String, String), ByOwner>>>, Arc<Mutex<BTreeMap<u64, usize>>>);
 
 impl Subscribers {
+    /// Notes from which level on an owner wants log lines, as its place in [`protocol::LOG_LEVELS`]. Gives the least level
+    /// that anybody wants, if that is another now.
+    pub fn set_level(&self, owner: u64, level: usize) -> Option<&'static str> {
+        let mut levels = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = levels.values().min().copied();
+        levels.insert(owner, level);
+        let now = levels.values().min().copied();
+        now.filter(|_| now != before).map(|level| protocol::LOG_LEVELS[level])
+    }
+
+    /// The least level that anybody wants; `None` where nobody has said.
+    pub fn level(&self) -> Option<&'static str> {
+        let levels = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        levels.values().min().map(|level| protocol::LOG_LEVELS[*level])
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), ByOwner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,6 +58,7 @@ impl Subscribers {
 
     /// Ends all subscriptions of an owner; gives the resources that nobody is subscribed to any more.
     pub fn remove_all(&self, owner: u64) -> Vec<(String, String)> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
         let mut table = self.lock();
         let mut left = Vec::new();
         table.retain(|key, owners| {
