@@ -3,6 +3,7 @@
 
 mod answer;
 mod asks;
+mod bound;
 mod changes;
 mod client_call;
 mod hello;

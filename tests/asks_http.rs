@@ -105,6 +105,32 @@ fn a_waiting_call_is_its_principals_alone() {
     front.finish();
 }
 
+/// A modern source keeps what it knows in a state, and sees one client only: the relay sees to it whose that is.
+#[test]
+fn a_sources_state_is_its_principals_alone() {
+    let place = Place::new();
+    let front = start(&place, "modern");
+    let (mut a, mut b) = (front.client(Some(A)), front.client(Some(B)));
+    let first = a.request("tools/call", modern(ask("whose?"))).result();
+    assert_eq!(first["inputRequests"]["q0"]["params"]["message"], "[asker] whose?", "{first}");
+    let state = first["requestState"].as_str().unwrap().to_owned();
+    let mut again = modern(ask("whose?"));
+    again["inputResponses"] = json!({"q0": accepted("a")});
+    let calls = place.journal_count("asker.journal", "tools/call");
+    for (is_a, state) in [(false, state.clone()), (true, "[]".to_owned()), (true, state.replace("-[", "-[ "))] {
+        again["requestState"] = state.into();
+        let client = if is_a { &mut a } else { &mut b };
+        assert_eq!(client.request("tools/call", again.clone()).error_code(), -32602);
+    }
+    assert_eq!(place.journal_count("asker.journal", "tools/call"), calls);
+    again["requestState"] = state.into();
+    let answers = a.request("tools/call", again).structured()["answers"].clone();
+    assert_eq!(answers, json!([{"result": accepted("a")}]));
+    let sent: Value = serde_json::from_str(&place.lines("asker.journal").pop().unwrap()).unwrap();
+    assert_eq!(sent["params"]["requestState"], "[]");
+    front.finish();
+}
+
 /// Over one connection a source cannot say whom it asks: where calls of several clients are in flight it is refused once,
 /// and gets its calls one by one from then on.
 #[test]

@@ -36,6 +36,8 @@ pub struct CallRequest {
     caller: Option<Arc<Caller>>,
     /// Members to put into the params: what the client answered to a source's questions.
     more: Option<String>,
+    /// The place of a source's state, and what to write there.
+    state: Option<(Span, String)>,
 }
 
 /// Arguments to put into a request.
@@ -93,6 +95,7 @@ impl CallRequest {
             wants_progress,
             caller: None,
             more: None,
+            state: None,
         };
         Ok((request, name, arguments.map(span)))
     }
@@ -116,6 +119,7 @@ impl CallRequest {
             wants_progress,
             caller: None,
             more: None,
+            state: None,
         })
     }
 
@@ -141,6 +145,12 @@ impl CallRequest {
             }
         }
         self.more = Some(more).filter(|more| !more.is_empty());
+        self
+    }
+
+    /// The request with another `requestState` than the message's own.
+    pub fn with_state(mut self, place: Span, state: &str) -> Self {
+        self.state = Some((place, quoted(state)));
         self
     }
 
@@ -198,6 +208,9 @@ impl CallRequest {
         let meta = self.meta_text(&id_text, era);
         if let Some((span, text)) = &meta {
             edits.push((*span, Piece::Text(text)));
+        }
+        if let Some((span, state)) = &self.state {
+            edits.push((*span, Piece::Text(state)));
         }
         if let Some(more) = &self.more {
             let start = self.params.start + 1;

@@ -73,6 +73,11 @@ impl Here {
         least.is_none_or(|least| super::logging::is_shown(level, least.trim_matches('"')))
     }
 
+    /// The request of a modern client.
+    pub fn request(&self) -> Option<&Message> {
+        self.request.as_ref()
+    }
+
     /// What of the request has to be the same when it is sent again.
     pub fn repeated(&self) -> String {
         self.request.as_ref().and_then(super::parked::same).unwrap_or_default()
@@ -131,9 +136,22 @@ impl ClientCall {
     /// Sends the call to its source.
     pub fn send(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
         let (source, subject) = (target.source.clone(), target.subject.clone());
+        let Some(request) = self.unbound(source.id.as_str(), request) else { return };
         let _ = self.target.set(target);
         let back = Box::new(Back(self.clone()));
         source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, back }));
+    }
+
+    /// The request with the state as the source gave it; refuses one whose state was given to somebody else.
+    fn unbound(&self, source: &str, request: CallRequest) -> Option<CallRequest> {
+        let Place::Here(here) = &*self.lock() else { return Some(request) };
+        let unbound = here.unbound(source, request);
+        if unbound.is_none() && here.session.finish(&here.exchange) {
+            let text = "`requestState` does not fit: it was given to another credential, by another source, or before the \
+                        relay was started; send the request again without it";
+            here.exchange.error(protocol::INVALID_PARAMS, text, None);
+        }
+        unbound
     }
 
     /// The one end of the call, or a round of it.
@@ -173,7 +191,7 @@ impl ClientCall {
         }
         if reply.era == Era::Modern
             && super::rounds::wants_input(&reply.message)
-            && let Some(asked) = super::rounds::asks(&reply.message, self.source_id())
+            && let Some(asked) = super::rounds::asks(&reply.message, &here, self.source_id())
         {
             return here.exchange.asks(&asked);
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::bound::Key;
 use super::client_call::{ClientCall, Here, Place};
 use super::{Exchange, Session, Work};
 use crate::call::{CallError, End, ErrorKind, Question, Ticket};
@@ -71,9 +72,14 @@ struct Entry {
 
 /// All calls that wait for their clients. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Parked(Arc<Mutex<HashMap<String, Entry>>>);
+pub struct Parked(Arc<Mutex<HashMap<String, Entry>>>, Key);
 
 impl Parked {
+    /// What the states of sources are sealed with.
+    pub(super) fn key(&self) -> &Key {
+        &self.1
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

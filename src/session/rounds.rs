@@ -8,6 +8,7 @@ use super::client_call::{ClientCall, Here, Target};
 use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
 use crate::protocol::{self, Era};
+use crate::wire::raw::Member;
 use crate::wire::{Message, Object, Piece, quoted};
 
 /// How often a source may ask during one call.
@@ -101,11 +102,11 @@ fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<Strin
     (own.unwrap_or_default(), Some(id))
 }
 
-/// What a modern source asks by its answer, for a modern client: as it came, but that what the user is shown names the source.
-pub fn asks(reply: &Message, source: &str) -> Option<String> {
+/// What a modern source asks by its answer, for a modern client: as it came, but that what the user is shown names the
+/// source, and that its state is bound to whose it is.
+pub fn asks(reply: &Message, here: &Here, source: &str) -> Option<String> {
     let result = Object::parse(reply.text(reply.result?))?;
-    let wanted = Object::parse(result.get("inputRequests")?)?;
-    let one = |member: &crate::wire::raw::Member<'_>| {
+    let one = |member: &Member<'_>| {
         let told = Object::parse(member.value).and_then(|question| {
             let method = question.string("method")?;
             let params = named(&Object::parse(question.get("params")?)?, &method, source, |_| true);
@@ -113,12 +114,23 @@ pub fn asks(reply: &Message, source: &str) -> Option<String> {
         });
         format!("{}:{}", quoted(&member.key), told.as_deref().unwrap_or(member.value))
     };
-    let requests: Vec<String> = wanted.members.iter().map(one).collect();
-    let requests = format!("\"inputRequests\":{{{}}}", requests.join(","));
+    let wanted = result.get("inputRequests").and_then(Object::parse);
+    let requests = wanted.map(|wanted| {
+        let all: Vec<String> = wanted.members.iter().map(one).collect();
+        format!("\"inputRequests\":{{{}}}", all.join(","))
+    });
+    let state = result.string("requestState");
+    let state = state.map(|state| format!("\"requestState\":{}", quoted(&here.bound(source, &state))));
     let meta = protocol::meta_without_hop(&result);
-    let more: Vec<&str> =
-        [requests.as_str()].into_iter().chain(meta.as_deref()).filter(|text| !text.is_empty()).collect();
-    Some(result.rewritten(|name| name != "inputRequests" && (name != "_meta" || meta.is_none()), &more))
+    let more: Vec<&str> = [&requests, &state, &meta].into_iter().filter_map(Option::as_deref).collect();
+    let more: Vec<&str> = more.into_iter().filter(|text| !text.is_empty()).collect();
+    let is_new = |name: &str| match name {
+        "inputRequests" => requests.is_some(),
+        "requestState" => state.is_some(),
+        "_meta" => meta.is_some(),
+        _ => false,
+    };
+    Some(result.rewritten(|name| !is_new(name), &more))
 }
 
 /// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions.
