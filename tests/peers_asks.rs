@@ -52,7 +52,7 @@ fn with_every_client(config: &str, calls: &[(&str, Value)], check: impl Fn(&str,
         for (result, (tool, _)) in results.iter().zip(calls.iter().cycle()) {
             let content = result["content"].as_array().unwrap_or_else(|| panic!("{script} {mode} {tool}: {result}"));
             let texts: Vec<_> = content.iter().filter_map(|part| part["text"].as_str()).collect();
-            println!("{script} {mode} {tool}: {}", texts.join(" "));
+            eprintln!("{script} {mode} {tool}: {}", texts.join(" "));
             check(tool, &texts.join(" "));
         }
     }
