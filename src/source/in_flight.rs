@@ -55,7 +55,8 @@ impl Table {
         let of = if here.is_empty() { &away } else { &here };
         let Some(&(mut newest, first)) = of.first() else { return Ok(0) };
         for (id, who) in &of[1..] {
-            let is_same = matches!((who, first), (Some(who), Some(first)) if *who == first && who.any_call);
+            // Without a client, none of them can be asked, whichever is meant.
+            let is_same = *who == first && who.is_none_or(|who| who.any_call);
             if !is_same {
                 return Err(Several);
             }
