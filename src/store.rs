@@ -17,8 +17,9 @@ const FILE: &str = "memory.sqlite3";
 const VERSION: i64 = 1;
 /// How long to wait for another relay that writes to the same file.
 const BUSY: Duration = Duration::from_millis(2000);
-/// How long that may take while a client waits for its first answer.
-const BUSY_AT_START: Duration = Duration::from_millis(15);
+/// How long that may take while a client waits for its first answer: rather that than a run without memory. It is free again
+/// within milliseconds unless something holds it for good.
+const BUSY_AT_START: Duration = Duration::from_millis(200);
 /// How much of the file SQLite keeps in memory; it takes KiB as a negative number.
 const CACHE_KIB: i64 = -128;
 /// Listings of sources not seen for this long are forgotten.
