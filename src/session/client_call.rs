@@ -204,7 +204,7 @@ impl ClientCall {
         };
         match reply.message.error {
             Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
-                super::routed::no_resource(uri, &here.exchange);
+                super::routed::no_resource(uri, &here.exchange, &[]);
             }
             None if let Some(told) =
                 prefix.as_ref().and_then(|prefix| super::offers::prefixed(&reply.message, prefix)) =>

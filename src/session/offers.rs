@@ -149,6 +149,13 @@ pub fn find_resource(
     }
 }
 
+/// Under which URIs a resource can be asked for that no source lists and several may have.
+pub fn candidates(snapshot: &Snapshot, uri: &str) -> Vec<String> {
+    let may_have = |offer: &Offer| offer.abilities.resources && offer.has_scheme(uri);
+    let own = offers(snapshot).filter(|(_, _, offer)| may_have(offer));
+    own.map(|(toolset, ..)| format!("{OWN_SCHEME}{}/{uri}", toolset.id)).collect()
+}
+
 /// What was read of a resource, with its URIs as the client knows them: `prefix` before the source's own.
 pub fn prefixed(reply: &Message, prefix: &str) -> Option<Message> {
     let result = Object::parse(reply.text(reply.result?))?;

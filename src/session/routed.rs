@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::client_call::{ClientCall, Here, Target};
-use super::offers::{find_prompt, find_resource};
+use super::offers::{candidates, find_prompt, find_resource};
 use super::{Exchange, Session, Work};
 use crate::call::{CallRequest, Reply, Subject, Ticket};
 use crate::config::CallLimits;
@@ -137,7 +137,7 @@ impl Session {
             let snapshot = session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
             match session.find(&snapshot, &by) {
                 Some(found) => session.go_other(&method, &by, found, &message, exchange, ticket),
-                None if session.finish(&exchange) => refuse(&by, &exchange),
+                None if session.finish(&exchange) => refuse(&by, &exchange, &snapshot),
                 None => {}
             }
         });
@@ -231,13 +231,13 @@ fn completed(message: &Message) -> Result<By, &'static str> {
 }
 
 /// Nothing of that name is known.
-fn refuse(by: &By, exchange: &Exchange) {
+fn refuse(by: &By, exchange: &Exchange, snapshot: &Snapshot) {
     match by {
         By::Prompt(_, name) => {
             let text = format!("there is no prompt `{name}`; see `prompts/list`");
             exchange.error(protocol::INVALID_PARAMS, &text, None);
         }
-        By::Resource(_, uri) => no_resource(uri, exchange),
+        By::Resource(_, uri) => no_resource(uri, exchange, &candidates(snapshot, uri)),
         By::Task(task) => {
             let text = format!("there is no task `{task}` (any more)");
             exchange.error(protocol::INVALID_PARAMS, &text, None);
@@ -246,8 +246,14 @@ fn refuse(by: &By, exchange: &Exchange) {
 }
 
 /// The error for a resource that there is not, by the client's revision.
-pub fn no_resource(uri: &str, exchange: &Exchange) {
+pub fn no_resource(uri: &str, exchange: &Exchange, candidates: &[String]) {
     let code = if exchange.modern { protocol::INVALID_PARAMS } else { protocol::RESOURCE_NOT_FOUND };
-    let text = format!("no source has a resource `{uri}`; see `resources/list` and `resources/templates/list`");
+    let text = match candidates {
+        [] => format!("no source has a resource `{uri}`; see `resources/list` and `resources/templates/list`"),
+        several => {
+            let all: Vec<String> = several.iter().map(|own| format!("`{own}`")).collect();
+            format!("no source lists a resource `{uri}`, and several may have it: ask for {}", all.join(" or "))
+        }
+    };
     exchange.error(code, &text, Some(&format!("{{\"uri\":{}}}", quoted(uri))));
 }

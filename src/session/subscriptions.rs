@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::offers::find_resource;
+use super::offers::{candidates, find_resource};
 use super::routed::no_resource;
 use super::{Exchange, Session};
 use crate::protocol;
@@ -37,7 +37,10 @@ impl Session {
     }
 
     fn subscribe_to(self: &Arc<Self>, begin: bool, uri: &str, exchange: &Exchange) {
-        let Some((source, own)) = self.resource(uri) else { return no_resource(uri, exchange) };
+        let Some((source, own)) = self.resource(uri) else {
+            let snapshot = self.around.control.snapshots.now();
+            return no_resource(uri, exchange, &candidates(&snapshot, uri));
+        };
         if begin {
             let params = format!("{{\"uri\":{}}}", quoted(uri));
             self.want(&source, &own, owner(self), updated(&self.news, params));

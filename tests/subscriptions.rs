@@ -1,0 +1,115 @@
+//! Subscriptions to resources: counted by URI over all clients, kept over restarts, told to whom they concern.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/http.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use support::{Client, Connection, Front, Place, eventually};
+
+fn start(place: &Arc<Place>, era: &str) -> Front {
+    let flags = ["--sociable", "--resources", "doc:a,doc:b", "--era", era];
+    let tables = [place.journaled("docs", &flags, ""), place.journaled("other", &["--resources", "doc:a"], "")];
+    let front = Front::start_in(place, "exposure = \"eager\"", &tables);
+    front.client(None).request("resources/list", json!({})).result();
+    front
+}
+
+fn touch(client: &mut Client, uri: &str) {
+    client.request("tools/call", json!({"name": "docs__touch", "arguments": {"uri": uri}})).result();
+}
+
+/// A legacy client's stream of its own.
+fn stream(client: &Client) -> Connection {
+    let mut stream = client.listen(None);
+    assert_eq!(stream.head().status, 200);
+    stream
+}
+
+/// The URIs of the next notifications about resources, as many.
+fn told(stream: &mut Connection, count: usize) -> Vec<String> {
+    let mut uris = Vec::new();
+    while uris.len() < count {
+        let event = stream.event().expect("one more notification");
+        let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
+        if message["method"] == "notifications/resources/updated" {
+            uris.push(message["params"]["uri"].as_str().unwrap().to_owned());
+        }
+    }
+    uris
+}
+
+fn count(place: &Place, method: &str) -> usize {
+    place.journal_count("docs.journal", method)
+}
+
+#[test]
+fn legacy_sources_are_asked_once_for_each_uri() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    let (mut one, mut two) = (front.greeted(None), front.greeted(None));
+    let (mut of_one, mut of_two) = (stream(&one), stream(&two));
+    let want = |client: &mut Client, method: &str, uri: &str| client.request(method, json!({"uri": uri})).result();
+    want(&mut one, "resources/subscribe", "doc:b");
+    want(&mut two, "resources/subscribe", "doc:b");
+    // The URI that two sources list is the first one's; the other's names its source.
+    want(&mut two, "resources/subscribe", "doc:a");
+    want(&mut two, "resources/subscribe", "doc:a");
+    eventually("the source is asked", || count(&place, "resources/subscribe") == 2);
+    touch(&mut one, "doc:b");
+    assert_eq!((told(&mut of_one, 1), told(&mut of_two, 1)), (vec!["doc:b".to_owned()], vec!["doc:b".to_owned()]));
+    want(&mut one, "resources/unsubscribe", "doc:b");
+    touch(&mut one, "doc:b");
+    touch(&mut one, "doc:a");
+    assert_eq!(told(&mut of_two, 2), ["doc:b", "doc:a"]);
+    assert_eq!(count(&place, "resources/unsubscribe"), 0);
+    // A source that starts again is asked again, for what is still wanted.
+    one.request("tools/call", json!({"name": "docs__die", "arguments": {"code": 1}})).result();
+    touch(&mut one, "doc:b");
+    assert_eq!(told(&mut of_two, 1), ["doc:b"]);
+    assert_eq!(count(&place, "resources/subscribe"), 4);
+    // The last one that goes takes the subscription with it.
+    want(&mut two, "resources/unsubscribe", "doc:b");
+    eventually("the source is told", || count(&place, "resources/unsubscribe") == 1);
+    let headers = two.all_headers();
+    let all: Vec<&str> = headers.iter().map(String::as_str).collect();
+    assert!(front.ask("DELETE", "/mcp", &all, "").head.status < 300);
+    eventually("the source is told", || count(&place, "resources/unsubscribe") == 2);
+    // Of what the first one dropped it was told nothing more.
+    touch(&mut one, "doc:b");
+    want(&mut one, "resources/subscribe", "doc:a");
+    touch(&mut one, "doc:a");
+    assert_eq!(told(&mut of_one, 1), ["doc:a"]);
+    front.finish();
+}
+
+#[test]
+fn modern_clients_listen_to_resources_of_modern_sources() {
+    let place = Place::new();
+    let front = start(&place, "modern");
+    let mut client = front.client(None);
+    let wanted = json!({"resourceSubscriptions": ["doc:b", "toolrelay://other/doc:a", "strange:x"]});
+    let (body, headers) = client.request_text("subscriptions/listen", json!({"notifications": wanted}));
+    let mut listening = client.begin(&headers, &body);
+    assert!(listening.head().is_stream());
+    let acknowledged: Value = serde_json::from_str(&listening.event().unwrap().data).unwrap();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    let accepted = &acknowledged["params"]["notifications"]["resourceSubscriptions"];
+    assert_eq!(*accepted, json!(["doc:b", "toolrelay://other/doc:a"]));
+    eventually("the source is asked", || {
+        place.lines("docs.journal").iter().any(|line| line.contains("\"resourceSubscriptions\":[\"doc:b\"]"))
+    });
+    touch(&mut client, "doc:a");
+    touch(&mut client, "doc:b");
+    let event: Value = serde_json::from_str(&listening.event().unwrap().data).unwrap();
+    assert_eq!(event["params"]["uri"], "doc:b");
+    let id = &acknowledged["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+    assert_eq!(event["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], *id);
+    // Whoever goes takes the subscription back.
+    drop(listening);
+    eventually("the source is told", || place.journal_count("docs.journal", "notifications/cancelled") == 1);
+    front.finish();
+}
