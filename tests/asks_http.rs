@@ -158,6 +158,23 @@ fn a_source_shared_by_two_clients_never_asks_the_wrong_one() {
     front.finish();
 }
 
+#[test]
+fn a_session_that_is_ended_takes_its_call_and_its_question_back() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    let mut a = legacy(&front, A);
+    let mut asking = begin(&mut a, ask("who?"));
+    let question = next(&mut asking);
+    // Nobody but the client that is asked can answer.
+    reply(&mut legacy(&front, B), &question, &accepted("b"));
+    let headers = a.all_headers();
+    let all: Vec<&str> = headers.iter().map(String::as_str).collect();
+    assert!(front.ask("DELETE", "/mcp", &all, "").head.status < 300);
+    eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
+    assert!(!place.lines("asker.journal").iter().any(|line| line.contains("\"b\"")));
+    front.finish();
+}
+
 /// Where a source is reached over HTTP the stream says whose call it is.
 #[test]
 fn a_source_over_http_may_ask_several_clients_at_once() {

@@ -198,6 +198,50 @@ fn a_cancelled_call_reaches_the_source_and_takes_the_question_back() {
     talker.relay.finish();
 }
 
+/// The newest request is the one that is told how its call goes on.
+#[test]
+fn progress_of_a_call_that_was_taken_up_has_the_newest_token() {
+    for newest in [json!("two"), Value::Null] {
+        let place = Place::new();
+        let mut talker = talker(&place, "", Era::Legacy, Era::Modern);
+        let call = call(&[form("a")]);
+        talker.meta = json!({"progressToken": "one"});
+        let first = talker.request("tools/call", call.clone()).result();
+        talker.meta = if newest.is_null() { json!({}) } else { json!({"progressToken": newest}) };
+        let done = talker.request("tools/call", again(&first, &call, json!({"input_1": accepted()})));
+        assert_eq!(done.structured()["answers"], json!([{"result": accepted()}]));
+        let told = talker.relay.notices.iter().filter(|one| one.raw("method") == Some("\"notifications/progress\""));
+        let tokens: Vec<Value> = told.map(|one| one.params()["progressToken"].clone()).collect();
+        assert_eq!(tokens, if newest.is_null() { vec![] } else { vec![newest] });
+        talker.relay.finish();
+    }
+}
+
+/// Calls that wait for their client leave their places to others; there may be so many of one client, and they all end.
+#[test]
+fn as_many_calls_wait_as_may_and_others_go_on() {
+    let place = Place::new();
+    let source = place.journaled("asker", &["--sociable"], "max_in_flight = 4");
+    let mut talker = Talker::new(Relay::start_in(&place, "exposure = \"eager\"", &[source]), Era::Modern, able());
+    let call = call(&[form("a")]);
+    let mut first = Value::Null;
+    for _ in 0..64 {
+        let reply = talker.request("tools/call", call.clone());
+        assert!(wanted(&reply).is_some(), "{}", reply.line);
+        first = reply.result();
+    }
+    let refused = talker.request("tools/call", call.clone()).structured()["answers"][0]["error"].to_string();
+    assert!(refused.contains("too many calls wait for their clients"), "{refused}");
+    let echo = json!({"name": "asker__echo", "arguments": {"a": 1}});
+    assert_eq!(talker.request("tools/call", echo).structured(), json!({"a": 1}));
+    // One that is taken up makes room for another.
+    let done = talker.request("tools/call", again(&first, &call, json!({"input_1": accepted()})));
+    assert_eq!(done.structured()["answers"], json!([{"result": accepted()}]));
+    assert!(wanted(&talker.request("tools/call", call)).is_some());
+    talker.relay.finish();
+    assert_eq!(cancelled(&place), 64);
+}
+
 /// A call that waits for its client costs no time; one that is taken up again has its time as before.
 #[test]
 fn waiting_for_the_client_is_not_call_time() {

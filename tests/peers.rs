@@ -172,7 +172,8 @@ fn every_tool_of_every_server_is_listed() {
         want.extend(names(&direct["tools"]).iter().map(|name| format!("{id}__{name}")));
     }
     // Shown to clients that can be asked, as any client of the relay may be.
-    let asking = ["get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"];
+    let asking =
+        ["get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"];
     want.extend(asking.map(|name| format!("everything__{name}")));
     want.sort();
     // The first run learns the lists; the second has them before any server is up.

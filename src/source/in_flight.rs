@@ -67,14 +67,19 @@ impl Table {
     }
 
     pub fn has_room(&self, max_in_flight: usize) -> bool {
-        if !self.one_at_a_time {
-            return self.running < max_in_flight;
+        if self.running < max_in_flight && !self.one_at_a_time {
+            return true;
         }
-        let busy = |entry: &Pending| match entry {
+        // A call whose client is away leaves its place to others, save where the source takes one call only.
+        if self.running >= max_in_flight && max_in_flight == 1 {
+            return false;
+        }
+        let busy = |entry: &&Pending| match entry {
             Pending::Call { call, sent: true, .. } => !call.back.who().is_some_and(|who| who.is_away),
             _ => false,
         };
-        self.running < max_in_flight && !self.pending.values().any(busy)
+        let busy = self.pending.values().filter(busy).count();
+        busy < if self.one_at_a_time { 1 } else { max_in_flight }
     }
 }
 

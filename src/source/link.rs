@@ -333,7 +333,7 @@ impl Link {
                 }
             }
         }
-        if table.one_at_a_time {
+        if !table.queue.is_empty() {
             // A call whose client is away makes room for another.
             self.advance(&mut table);
         }
