@@ -175,6 +175,44 @@ fn a_session_that_is_ended_takes_its_call_and_its_question_back() {
     front.finish();
 }
 
+/// A page may be visited long after the call that asked for it: whoever it was shown to is told, and nobody else.
+#[test]
+fn who_was_asked_to_visit_a_page_is_told_that_it_was() {
+    let place = Place::new();
+    let front = start(&place, "legacy");
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let mut news = [&a, &b].map(|client| client.listen(None));
+    news.iter_mut().for_each(|stream| assert_eq!(stream.head().status, 200));
+    let page = |id: &str| json!({"mode": "url", "message": "Log in.", "url": "https://x.example", "elicitationId": id});
+    let refusal = json!({"code": -32042, "message": "visit it", "data": {"elicitations": [page("of-a")]}});
+    let failed = a.request("tools/call", json!({"name": "asker__fail", "arguments": refusal}));
+    assert_eq!(failed.error()["data"], refusal["data"]);
+    let question = json!({"method": "elicitation/create", "params": page("of-b")});
+    let mut asking = begin(&mut b, json!({"name": "asker__ask_many", "arguments": {"questions": [question]}}));
+    let asked = next(&mut asking);
+    assert_eq!(asked["params"]["elicitationId"], "of-b");
+    reply(&mut b, &asked, &json!({"action": "accept"}));
+    assert_eq!(next(&mut asking)["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    for id in ["of-b", "of-a", "of-a", "of-nobody"] {
+        let line =
+            json!({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": id}});
+        let text = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"content\":[]}}}}");
+        let file = place.write("visited", text);
+        b.request("tools/call", json!({"name": "asker__raw_line", "arguments": {"file": file}})).result();
+    }
+    for (stream, id) in news.iter_mut().zip(["of-a", "of-b"]) {
+        let told = loop {
+            let event = stream.event().expect("one more notification");
+            if event.data.contains("elicitation/complete") {
+                break serde_json::from_str::<Value>(&event.data).unwrap();
+            }
+        };
+        assert_eq!(told["params"], json!({"elicitationId": id}));
+    }
+    assert!(b.notices.iter().all(|notice| notice["method"] != "notifications/elicitation/complete"), "{:?}", b.notices);
+    front.finish();
+}
+
 /// Where a source is reached over HTTP the stream says whose call it is.
 #[test]
 fn a_source_over_http_may_ask_several_clients_at_once() {

@@ -70,6 +70,7 @@ impl ClientCall {
                 }
                 let (session, exchange) = (here.session.clone(), here.exchange.clone());
                 drop(place);
+                session.expects_visits(&question.source, [question.params()]);
                 let (method, params) = (question.method().into_owned(), question.params_for(false));
                 session.ask(&exchange, &method, &params, Asker::Source(question));
             }
@@ -175,15 +176,9 @@ impl Session {
         if exchange.modern { None } else { self.lock().caller.clone() }
     }
 
-    /// A notification of a source for the client of a call: log lines name their source, and are shown from the level on
-    /// that the client wants.
+    /// A log line of a source for the client of a call: it names its source, and is shown from the level on that the client
+    /// wants.
     pub(super) fn log_line(&self, here: &Here, notice: &Message, source: &str) {
-        if notice.method_name() != "notifications/message" {
-            if !here.exchange.modern {
-                here.tell(&[Piece::Slice(&notice.line, 0, notice.line.len())]);
-            }
-            return;
-        }
         let Some(params) = notice.params_text().and_then(Object::parse) else { return };
         let level = params.string("level").unwrap_or_default();
         if !here.wants_line(&level) {

@@ -133,9 +133,10 @@ pub fn asks(reply: &Message, here: &Here, source: &str) -> Option<String> {
     Some(result.rewritten(|name| !is_new(name), &more))
 }
 
-/// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions.
+/// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions, to a legacy
+/// one it goes as it is.
 pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<Result<String, String>> {
-    if !here.exchange.modern || reply.era != Era::Legacy {
+    if reply.era != Era::Legacy {
         return None;
     }
     let error = Object::parse(reply.message.text(reply.message.error?))?;
@@ -144,6 +145,10 @@ pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<Result
     }
     let data = Object::parse(error.get("data")?)?;
     let pages: Vec<&serde_json::value::RawValue> = serde_json::from_str(data.get("elicitations")?).ok()?;
+    if !here.exchange.modern {
+        here.session.expects_visits(source, pages.iter().map(|page| page.get()));
+        return None;
+    }
     if let Some(why) = pages.iter().find_map(|page| here.cannot("elicitation/create", page.get())) {
         return Some(Err(format!("source `{source}` wants a page visited first: {why}")));
     }

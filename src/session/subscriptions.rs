@@ -89,6 +89,17 @@ impl Session {
         }
     }
 
+    /// A legacy client is asked to visit pages, each the text of what says so: it is told when the source says that it has.
+    pub(super) fn expects_visits<'a>(self: &Arc<Self>, source: &str, pages: impl IntoIterator<Item = &'a str>) {
+        for page in pages.into_iter().filter_map(Object::parse) {
+            if let Some(id) = page.string("elicitationId") {
+                let params = format!("{{\"elicitationId\":{}}}", quoted(&id));
+                let tell = tell(&self.news, "notifications/elicitation/complete", &params);
+                self.around.subscribers.expect_visit(source, &id, owner(self), tell);
+            }
+        }
+    }
+
     /// The listening request is over.
     pub(super) fn listens_no_more(&self, exchange: &Exchange) {
         self.end_subscriptions(owner(&exchange.id));
@@ -111,8 +122,12 @@ impl Session {
 }
 
 fn updated(out: &Arc<Outbox>, params: String) -> Tell {
+    tell(out, "notifications/resources/updated", &params)
+}
+
+fn tell(out: &Arc<Outbox>, method: &str, params: &str) -> Tell {
     let out = Arc::downgrade(out);
-    let text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{params}}}");
+    let text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}");
     Arc::new(move || {
         if let Some(out) = out.upgrade() {
             let _ = out.send_text(&text);

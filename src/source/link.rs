@@ -209,7 +209,13 @@ impl Link {
                 self.list_changed.notify_one();
                 None
             }
-            "notifications/message" | "notifications/elicitation/complete" => {
+            "notifications/elicitation/complete" => {
+                if let Some(subscribers) = self.subscribers.get() {
+                    subscribers.visited(&self.source, message);
+                }
+                None
+            }
+            "notifications/message" => {
                 let table = self.lock();
                 let back = table.addressee(of).ok().and_then(|id| table.call(id))?.back.as_ref();
                 back.tell(message);

@@ -1,7 +1,8 @@
-//! Owns who is told when a resource changes, clients by source and URI, and from which level on anybody wants log lines.
+//! Owns who is told when a resource changes or a page has been visited, clients by source and URI or id, and from which level
+//! on anybody wants log lines.
 //! It does not talk to sources or clients itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::protocol;
@@ -14,13 +15,57 @@ type ByOwner = Vec<(u64, Tell)>;
 
 /// All subscriptions to resources. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Subscribers(Arc<Mutex<BTreeMap<(String, String), ByOwner>>>, Arc<Mutex<BTreeMap<u64, usize>>>);
+pub struct Subscribers {
+    resources: Arc<Mutex<BTreeMap<(String, String), ByOwner>>>,
+    levels: Arc<Mutex<BTreeMap<u64, usize>>>,
+    pages: Arc<Mutex<VecDeque<Page>>>,
+}
+
+/// How many pages are remembered that clients were asked to visit.
+const PAGES_MAX: usize = 1024;
+
+/// A page that a client was asked to visit.
+struct Page {
+    source: String,
+    id: String,
+    owner: u64,
+    tell: Tell,
+}
 
 impl Subscribers {
+    fn pages(&self) -> MutexGuard<'_, VecDeque<Page>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a client was asked to visit a page, by the id that its source gave it.
+    pub fn expect_visit(&self, source: &str, id: &str, owner: u64, tell: Tell) {
+        let mut pages = self.pages();
+        pages.retain(|page| page.source != source || page.id != id);
+        if pages.len() >= PAGES_MAX {
+            pages.pop_front();
+        }
+        pages.push_back(Page { source: source.to_owned(), id: id.to_owned(), owner, tell });
+    }
+
+    /// Passes on `notifications/elicitation/complete` of a source, to whom the page was shown.
+    pub fn visited(&self, source: &str, message: &Message) {
+        let params = message.params_text().and_then(Object::parse);
+        let Some(id) = params.and_then(|params| params.string("elicitationId").map(|id| id.into_owned())) else {
+            return;
+        };
+        let mut pages = self.pages();
+        let found = pages.iter().position(|page| page.source == source && page.id == id);
+        let page = found.and_then(|place| pages.remove(place));
+        drop(pages);
+        if let Some(page) = page {
+            (page.tell)();
+        }
+    }
+
     /// Notes from which level on an owner wants log lines, as its place in [`protocol::LOG_LEVELS`]. Gives the least level
     /// that anybody wants, if that is another now.
     pub fn set_level(&self, owner: u64, level: usize) -> Option<&'static str> {
-        let mut levels = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let before = levels.values().min().copied();
         levels.insert(owner, level);
         let now = levels.values().min().copied();
@@ -29,12 +74,12 @@ impl Subscribers {
 
     /// The least level that anybody wants; `None` where nobody has said.
     pub fn level(&self) -> Option<&'static str> {
-        let levels = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         levels.values().min().map(|level| protocol::LOG_LEVELS[*level])
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), ByOwner>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `true` when nobody had subscribed to this resource before.
@@ -58,7 +103,8 @@ impl Subscribers {
 
     /// Ends all subscriptions of an owner; gives the resources that nobody is subscribed to any more.
     pub fn remove_all(&self, owner: u64) -> Vec<(String, String)> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
+        self.pages().retain(|page| page.owner != owner);
         let mut table = self.lock();
         let mut left = Vec::new();
         table.retain(|key, owners| {
