@@ -23,6 +23,7 @@ pub mod stderr;
 mod target;
 mod unasked;
 pub mod updates;
+mod verdict;
 pub mod waiting;
 pub mod watchdog;
 

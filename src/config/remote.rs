@@ -147,10 +147,15 @@ impl Remote {
 fn refuse_empty(key: &str, template: &Template, value: &str) -> Result<(), ExpandError> {
     let problem = || Problem::EmptyCredential(template.raw().to_owned());
     let is_credential = key == "token" || template.is_one_reference();
-    if value.is_empty() && is_credential {
+    if value.is_empty() && is_credential || is_scheme(value) {
         return Err(ExpandError { key: key.to_owned(), problem: problem() });
     }
     Ok(())
+}
+
+/// Whether a value is what stands before a credential, and nothing more: `Bearer ${TOKEN}` without a token.
+fn is_scheme(value: &str) -> bool {
+    ["Bearer", "Basic", "Digest", "Token", "ApiKey"].iter().any(|scheme| value.eq_ignore_ascii_case(scheme))
 }
 
 /// Whether a header so named holds a secret, wherever it comes from.
@@ -253,6 +258,9 @@ mod tests {
         let empty = "the credential is empty: `${EMPTY}` gives no text";
         assert_eq!(told(remote("https://x", &[], Some("${EMPTY}"))), format!("token: {empty}"));
         assert_eq!(told(remote("https://x", &[("X-Key", "${EMPTY}")], None)), format!("headers.X-Key: {empty}"));
+        let scheme = remote("https://x", &[("Authorization", "Bearer ${EMPTY}")], None);
+        let told_of_it = "headers.Authorization: the credential is empty: `Bearer ${EMPTY}` gives no text";
+        assert_eq!(told(scheme), told_of_it);
     }
 
     #[test]

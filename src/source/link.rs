@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::failures;
 use super::in_flight::{Pending, Several, Table};
 use super::updates::Subscribers;
+use super::verdict::Verdict;
 use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
 use crate::protocol::Era;
 use crate::wire::{Message, Outbox, Piece};
@@ -30,6 +31,8 @@ pub struct Link {
     max_in_flight: usize,
     /// Asks the supervisor of the process or the connection to end it.
     pub stop: CancellationToken,
+    /// Why a source that is still there is of no use any more.
+    pub verdict: Verdict,
     /// The source said that its list has changed.
     pub list_changed: Notify,
     /// Lines that were no messages.
@@ -54,6 +57,7 @@ impl Link {
             era: OnceLock::new(),
             max_in_flight,
             stop,
+            verdict: Verdict::default(),
             list_changed: Notify::new(),
             noise: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
@@ -155,6 +159,7 @@ impl Link {
     /// Takes what the source sent, where it is known to belong to the call with this id.
     pub fn receive_for(&self, message: &Message, call: Option<u64>) -> Option<Arc<Outbox>> {
         self.spoken.store(true, Ordering::Relaxed);
+        self.verdict.heard();
         match message.kind {
             crate::wire::Kind::Reply => self.reply(message),
             crate::wire::Kind::Notification => self.notification(message, call),
@@ -349,6 +354,7 @@ impl Link {
             let Some(Pending::Call { call, since, .. }) = self.take(id) else { continue };
             if sent {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
+                self.judge();
             }
             call.back.end(End::Failed(failures::timed_out(
                 &self.source,
@@ -359,6 +365,22 @@ impl Link {
                 hard,
             )));
         }
+    }
+
+    /// A call came to its limit. A source that stays mute is given up, but not while another call may still be at work.
+    fn judge(&self) {
+        if let Some(why) = self.verdict.timed_out()
+            && !self.is_over_http()
+            && self.lock().running == 0
+        {
+            self.give_up(why);
+        }
+    }
+
+    /// Ends a source that is of no use any more.
+    pub fn give_up(&self, why: String) {
+        self.verdict.settle(why);
+        self.stop.cancel();
     }
 
     /// Nothing in flight since then; `None` while something is.

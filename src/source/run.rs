@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
+use tokio::process::ChildStdin;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -15,6 +16,7 @@ use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::link::{Link, OUTBOX_LIMIT};
 use super::stderr::StderrTail;
+use super::verdict::OtherEnd;
 use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::message::number;
@@ -25,8 +27,10 @@ use crate::wire::{self, Line, LineReader, Message, Outbox, Unreadable};
 const LAST_OUTPUT: Duration = Duration::from_millis(300);
 /// How long a process that closed its output may take to end by itself.
 const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How long a process that closed its input may take to answer what it has read, and to end by itself.
+const LAST_ANSWERS: Duration = Duration::from_millis(1000);
 /// How long standard error is still read after the end.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// What a source may write before its first message; one that writes more is no MCP server.
 const PROLOGUE_MAX: u64 = 8 * 1024 * 1024;
 /// From so many stray lines in one read on, the source is read more slowly, so that it costs the others nothing.
@@ -65,15 +69,7 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
     let tail = StderrTail::new(secrets);
     let pid = process.pid();
     let span = tracing::info_span!("source", id = source, pid);
-    let outbox = link.outbox.clone();
-    tracker.spawn(
-        async move {
-            if let Err(error) = outbox.write_to(stdin).await {
-                tracing::debug!(%error, "source takes no more input");
-            }
-        }
-        .instrument(span.clone()),
-    );
+    tracker.spawn(write(link.clone(), stdin).instrument(span.clone()));
     let drain = tracker.spawn(tail.clone().drain(stderr).instrument(span.clone()));
     let reading = {
         let (link, tail) = (link.clone(), tail.clone());
@@ -90,6 +86,24 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
     };
     tracker.spawn(supervised.supervise(reading, drain, tell).instrument(span));
     Running { link, pid: Some(pid), tail, gone, http: None }
+}
+
+/// Writes what the source is sent. One that closed its input gets no call any more: if it does not end by itself it is ended,
+/// for what was written last may be lost.
+async fn write(link: Arc<Link>, stdin: ChildStdin) {
+    let other_end = OtherEnd::of(&stdin);
+    let written = tokio::select! {
+        written = link.outbox.write_to(stdin) => written,
+        () = other_end.closed() => Err(std::io::ErrorKind::BrokenPipe.into()),
+    };
+    let Err(error) = written else { return };
+    tracing::debug!(%error, "source takes no more input");
+    link.outbox.close();
+    link.close();
+    tokio::select! {
+        () = link.stop.cancelled() => {}
+        () = tokio::time::sleep(LAST_ANSWERS) => link.give_up("closed its input".to_owned()),
+    }
 }
 
 /// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.
@@ -269,6 +283,11 @@ impl Supervised {
 
     fn account(&self, asked: bool, fatal: Option<String>, answered: bool) -> Gone {
         let source = &self.link.source;
+        if let (true, Some(why)) = (asked, self.link.verdict.why()) {
+            let message = format!("source `{source}`: {why}{}", self.tail.told());
+            let error = CallError::new(ErrorKind::Exited, message, "the source is started again when it is needed");
+            return Gone { error: error.at(source, None), clean: false, answered };
+        }
         if asked {
             let error = CallError::new(
                 ErrorKind::Cancelled,

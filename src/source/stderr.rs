@@ -40,6 +40,8 @@ impl StderrTail {
                     line.push(byte);
                 }
             }
+            // A pipe that is never empty would otherwise keep everybody else waiting for a megabyte at a time.
+            tokio::task::yield_now().await;
         }
         self.keep(&line);
     }
