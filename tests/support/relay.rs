@@ -42,6 +42,8 @@ pub struct Relay {
     answers: BTreeMap<String, Reply>,
     /// Notifications in the order they came, and requests of the relay.
     pub notices: Vec<Reply>,
+    /// Texts that may stand in no line of the relay, nor in its log.
+    pub forbidden: Vec<String>,
 }
 
 impl Relay {
@@ -88,6 +90,7 @@ impl Relay {
             open: BTreeSet::new(),
             answers: BTreeMap::new(),
             notices: Vec::new(),
+            forbidden: Vec::new(),
         }
     }
 
@@ -191,6 +194,8 @@ impl Relay {
     fn take(&mut self, limit: Duration) -> Result<(), RecvTimeoutError> {
         let reply = self.lines.recv_timeout(limit)?;
         serde_json::from_str::<&RawValue>(&reply.line).unwrap_or_else(|e| panic!("{e}: {}", start_of(&reply.line)));
+        let told = self.forbidden.iter().find(|text| reply.line.contains(*text));
+        assert!(told.is_none(), "{told:?} was told: {}", start_of(&reply.line));
         match (reply.raw("id").map(str::to_owned), reply.raw("method")) {
             (Some(id), None) => {
                 assert!(self.open.remove(&id), "an answer nobody waits for: {}", start_of(&reply.line));
@@ -329,6 +334,8 @@ impl Relay {
         assert!(took < 2 * END, "the end took {took:?}");
         while self.take(PATIENCE).is_ok() {}
         assert!(self.open.is_empty(), "never answered: {:?}\n{}", self.open, self.stderr());
+        let told = self.forbidden.iter().find(|text| self.stderr().contains(*text));
+        assert!(told.is_none(), "{told:?} stands in the log");
     }
 }
 
