@@ -64,7 +64,8 @@
 //! - What a source sent before its reply reaches the client before the reply.
 //! - No front waits for a source to answer `initialize`, `server/discover` or `ping`, and none of them starts one.
 //! - Nothing in a name or an order depends on which source came first.
-//! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns.
+//! - No process outlives the relay: each source has a group of its own, which is gone when [`relay::Relay::drain`] returns,
+//!   and what left it ([`source::strays`]) as well.
 //! - A configuration that is reloaded touches no source whose entry says what it said, and one that cannot be used nothing.
 //! - A call that a source may have carried out is never sent a second time.
 //! - A source gets its own configured headers and credentials and nothing of any client's, and no other origin gets them.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,8 @@ use crate::store::{Recalled, Store};
 const SOURCE_EVENTS: usize = 256;
 /// How long the end may take in all, processes included.
 const DRAIN: Duration = Duration::from_millis(2500);
+/// How long tasks may take to end before what is left of the sources is ended without them.
+const TASKS: Duration = Duration::from_millis(1800);
 
 /// A running relay.
 pub struct Relay {
@@ -128,15 +130,20 @@ impl Relay {
     /// Ends everything: every process of every source is gone when this returns, or killed.
     pub async fn drain(&self) {
         self.parked.give_up_all("the relay is ending");
+        let start = Instant::now();
+        self.watchdog.begin_end();
         self.shutdown.cancel();
         self.tracker.close();
         let ended = async {
-            self.tracker.wait().await;
+            if tokio::time::timeout(TASKS, self.tracker.wait()).await.is_err() {
+                tracing::warn!("some tasks did not end in time");
+            }
+            let watchdog = self.watchdog.clone();
+            let _ = tokio::task::spawn_blocking(move || watchdog.end(start.elapsed())).await;
             self.store.flush().await;
-            self.watchdog.end();
         };
         if tokio::time::timeout(DRAIN, ended).await.is_err() {
-            tracing::warn!("some tasks did not end in time");
+            tracing::warn!("the end took too long and was broken off");
         }
     }
 }

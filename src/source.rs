@@ -20,6 +20,7 @@ pub mod run;
 mod session;
 pub mod start;
 pub mod stderr;
+pub mod strays;
 mod target;
 mod unasked;
 pub mod updates;

@@ -260,6 +260,8 @@ fn a_source_gets_the_safe_minimum_and_what_it_is_given() {
     let known = |name: &str| toolrelay::config::SAFE_ENV.iter().any(|(safe, _)| *safe == name);
     let mut beyond = found.as_object().unwrap().clone();
     beyond.retain(|name, _| !known(name));
+    // By this the relay knows the source's processes, whatever they become.
+    assert!(beyond.remove("TOOLRELAY_LAUNCH").is_some_and(|mark| mark.as_str().unwrap().len() >= 18));
     let want = json!({"EMPTY": "", "OWN": "sesame-of-the-test!", "PRICE": "$5", "TEST_GIVEN": "given", "TOOLRELAY_DEPTH": "1"});
     assert_eq!(Value::from(beyond), want);
     assert_eq!(found["LC_ALL"], "C.UTF-8");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::strays::{self, Mark};
 use crate::config::{Launch, Lookup, Resolved};
 use crate::redact::mask;
 
@@ -78,7 +79,13 @@ pub struct Launched {
 }
 
 /// Fills in the settings and starts the process, in a process group of its own.
-pub async fn launch(settings: &Launch, lookup: impl Lookup + Send + 'static) -> Result<Launched, LaunchError> {
+///
+/// The process and all that come of it can be known by `mark`.
+pub async fn launch(
+    settings: &Launch,
+    lookup: impl Lookup + Send + 'static,
+    mark: Mark,
+) -> Result<Launched, LaunchError> {
     let depth = std::env::var(DEPTH_VARIABLE).ok().and_then(|depth| depth.parse().ok()).unwrap_or(0_u32);
     if depth >= DEPTH_MAX {
         return Err(LaunchError::Recursion);
@@ -91,13 +98,13 @@ pub async fn launch(settings: &Launch, lookup: impl Lookup + Send + 'static) -> 
     if let Some(cwd) = resolved.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         return Err(LaunchError::NoDirectory(mask(&cwd.display().to_string(), &resolved.secrets)));
     }
-    start(resolved, depth + 1)
+    start(resolved, depth + 1, mark)
 }
 
-fn start(resolved: Resolved, depth: u32) -> Result<Launched, LaunchError> {
+fn start(resolved: Resolved, depth: u32, mark: Mark) -> Result<Launched, LaunchError> {
     let mut command = Command::new(program(&resolved));
     command.args(&resolved.args).env_clear().envs(resolved.env.iter().map(|(name, value)| (name, value)));
-    command.env(DEPTH_VARIABLE, depth.to_string());
+    command.env(DEPTH_VARIABLE, depth.to_string()).env(strays::VARIABLE, mark.value());
     if let Some(cwd) = &resolved.cwd {
         command.current_dir(cwd);
     }
@@ -112,7 +119,7 @@ fn start(resolved: Resolved, depth: u32) -> Result<Launched, LaunchError> {
         let _ = rustix::pipe::fcntl_setpipe_size(&stdin, PIPE_SIZE);
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_SIZE);
     }
-    Ok(Launched { process: Process::new(child), stdin, stdout, stderr, secrets: resolved.secrets })
+    Ok(Launched { process: Process::new(child, mark), stdin, stdout, stderr, secrets: resolved.secrets })
 }
 
 /// The program as the system wants it named. Windows finds only `.exe` by a bare name; `npx` and its like are `.cmd`.
@@ -172,13 +179,14 @@ async fn lapse(ending: &CancellationToken, part: fn(&Grace) -> Duration) {
 pub struct Process {
     child: Child,
     pid: u32,
+    mark: Mark,
     status: Option<ExitStatus>,
 }
 
 impl Process {
-    fn new(child: Child) -> Self {
+    fn new(child: Child, mark: Mark) -> Self {
         let pid = child.id().unwrap_or(0);
-        Self { child, pid, status: None }
+        Self { child, pid, mark, status: None }
     }
 
     pub fn pid(&self) -> u32 {
@@ -218,6 +226,12 @@ impl Process {
             let _ = self.child.start_kill();
             self.wait().await;
         }
+    }
+
+    /// Ends what left the process's group.
+    pub async fn end_strays(&self) {
+        let mark = self.mark.clone();
+        let _ = tokio::task::spawn_blocking(move || strays::end(&mark, GRACE.swept)).await;
     }
 
     /// A leader that ended politely may have left others behind (`npx` and `sh -c` do).

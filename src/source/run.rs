@@ -236,6 +236,7 @@ impl Supervised {
         tell: oneshot::Sender<Gone>,
     ) {
         let stop = self.link.stop.clone();
+        let draining = drain.abort_handle();
         let mut asked = false;
         let mut fatal = None;
         tokio::select! {
@@ -267,8 +268,14 @@ impl Supervised {
         self.link.shut(&gone.error);
         self.process.stop(&self.ending).await;
         self.watchdog.forget(self.process.pid());
+        // A process that left the group may hold the pipes open.
         reading.abort();
+        draining.abort();
         let _ = tell.send(gone);
+        // At the end of the relay the watchdog looks for those of all sources in one go.
+        if !self.watchdog.is_ending() {
+            self.process.end_strays().await;
+        }
     }
 
     /// Waits for `what`, at most `limit`, and not at all once the relay ends.

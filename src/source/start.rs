@@ -82,7 +82,7 @@ impl Attempt<'_> {
     async fn launch_once(&self, settings: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
         let id = self.config.id.as_str();
         let launched = tokio::select! {
-            launched = launch::launch(settings, SystemLookup::default()) => launched,
+            launched = launch::launch(settings, SystemLookup::default(), self.around.watchdog.next_mark()) => launched,
             () = self.cancel.cancelled() => return Err(NoGreeting::Failed(cancelled(self.config))),
         };
         let launched = launched.map_err(|error| {
