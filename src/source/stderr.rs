@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -14,11 +15,17 @@ const LINES: usize = 20;
 const LINE_MAX: usize = 300;
 /// How many lines are told in an error.
 const TOLD: usize = 5;
+/// How much is read at a time. A source that has this much ready floods, and is read more slowly, so that it costs the
+/// others nothing.
+const CHUNK: usize = 32 * 1024;
+/// How long such a source then waits.
+const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 
 /// The last lines of a source's standard error, secrets masked.
 #[derive(Clone, Default)]
 pub struct StderrTail {
-    lines: Arc<Mutex<VecDeque<String>>>,
+    /// As they came; masked when they are told, since a flood of them costs every source time.
+    lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
     secrets: Arc<Vec<String>>,
 }
 
@@ -29,35 +36,41 @@ impl StderrTail {
 
     /// Reads to the end of the stream, whatever is written and however much.
     pub async fn drain(self, mut stream: impl AsyncRead + Unpin) {
-        let mut chunk = vec![0; 8 * 1024];
+        let mut chunk = vec![0; CHUNK];
         let mut line = Vec::new();
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
             for &byte in &chunk[..read] {
                 if byte == b'\n' || byte == b'\r' {
-                    self.keep(&line);
-                    line.clear();
+                    self.keep(std::mem::take(&mut line));
                 } else if line.len() < 4 * LINE_MAX {
                     line.push(byte);
                 }
             }
-            // A pipe that is never empty would otherwise keep everybody else waiting for a megabyte at a time.
-            tokio::task::yield_now().await;
+            if read == CHUNK {
+                tokio::time::sleep(FLOOD_PAUSE).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
         }
-        self.keep(&line);
+        self.keep(line);
     }
 
-    fn keep(&self, line: &[u8]) {
-        let text = redact::mask(&String::from_utf8_lossy(line), &self.secrets);
-        let text = redact::one_line(&text, LINE_MAX);
-        if text.is_empty() {
+    fn keep(&self, line: Vec<u8>) {
+        if line.trim_ascii().is_empty() {
             return;
         }
-        tracing::debug!(line = %text, "stderr");
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(line = %self.shown(&line), "stderr");
+        }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {
             lines.pop_front();
         }
-        lines.push_back(text);
+        lines.push_back(line);
+    }
+
+    fn shown(&self, line: &[u8]) -> String {
+        redact::one_line(&redact::mask(&String::from_utf8_lossy(line), &self.secrets), LINE_MAX)
     }
 
     /// A sample of the source's own text, masked.
@@ -68,10 +81,12 @@ impl StderrTail {
     /// `; its last words: ..`, or nothing.
     pub fn told(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() {
+        let shown = lines.iter().rev().map(|line| self.shown(line)).filter(|line| !line.is_empty());
+        let mut told: Vec<_> = shown.take(TOLD).collect();
+        if told.is_empty() {
             return String::new();
         }
-        let told: Vec<_> = lines.iter().skip(lines.len().saturating_sub(TOLD)).map(String::as_str).collect();
+        told.reverse();
         format!("; its last words on stderr: {}", told.join(" | "))
     }
 }
