@@ -2,6 +2,8 @@
 # make test    installs what the tests need, and runs all of them (needs Rust, Node and Python)
 # make lint    what CI holds besides: format, clippy, docs
 # make bench   relayed against direct, cold start, memory
+# make soak    1,000,000 calls over 20 sources with faults at random (CALLS, SEED), 15 minutes at most
+# make fuzz    each fuzz target for a minute (SECONDS); needs a nightly Rust and a C++ compiler
 # make agents  Claude Code and Codex on the relay, whole turns with scripted models (about 800 MB from npm)
 # make eval    ranks the queries of a folder of labelled sets (DIR) into a run (OUT), for a scorer
 
@@ -11,7 +13,7 @@ include tests/agents/agents.mk
 
 CARGO ?= cargo
 .DEFAULT_GOAL := test
-.PHONY: demo test lint bench eval clean
+.PHONY: demo test lint bench soak fuzz eval clean
 
 # The sources of sources.toml are started once first, so that what npx has to fetch is there.
 demo:
@@ -30,6 +32,23 @@ lint:
 
 bench:
 	$(CARGO) bench --bench relay
+
+CALLS ?= 1000000
+SEED ?= $(shell date +%s)
+soak:
+	$(CARGO) build --release --bins --example fixture
+	SOAK_CALLS=$(CALLS) SOAK_SEED=$(SEED) SOAK_SECS=900 $(CARGO) test --release --test soak -- --nocapture
+
+# What is found goes to target/, the corpus that is kept is only read.
+SECONDS ?= 60
+FUZZ_TARGETS ?= message lines sse config
+fuzz:
+	$(CARGO) fuzz --version || $(CARGO) install cargo-fuzz --locked --version 0.13.2
+	set -e; for name in $(FUZZ_TARGETS); do \
+		mkdir -p target/fuzz/$$name; \
+		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$name target/fuzz/$$name fuzz/corpus/$$name -- \
+			-max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=8192; \
+	done
 
 DIR ?= ../shared/retrieval/dev
 OUT ?= target/run.jsonl

@@ -226,6 +226,19 @@ impl Relay {
         }
     }
 
+    /// Waits for the next answer, whatever it answers; gives the id.
+    #[track_caller]
+    pub fn next_answer(&mut self) -> (String, Reply) {
+        loop {
+            if let Some(answered) = self.answers.pop_first() {
+                return answered;
+            }
+            if self.take(PATIENCE).is_err() {
+                panic!("no answer to any of {:?}; the relay said:\n{}", self.open, self.stderr());
+            }
+        }
+    }
+
     /// Expects an answer to an id that was sent by hand.
     #[track_caller]
     pub fn answer_to(&mut self, id: &str) -> Reply {
