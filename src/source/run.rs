@@ -33,6 +33,8 @@ const LAST_ANSWERS: Duration = Duration::from_millis(1000);
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// What a source may write before its first message; one that writes more is no MCP server.
 const PROLOGUE_MAX: u64 = 8 * 1024 * 1024;
+/// The same in lines: short ones take longer.
+const PROLOGUE_LINES_MAX: u64 = 100_000;
 /// From so many stray lines in one read on, the source is read more slowly, so that it costs the others nothing.
 const FLOOD: u64 = 50;
 /// How long such a source then waits.
@@ -123,6 +125,9 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
         }
         if !link.has_spoken() && reader.total() > PROLOGUE_MAX {
             return Some(format!("it wrote {} MiB and not one MCP message among them", PROLOGUE_MAX >> 20));
+        }
+        if !link.has_spoken() && link.noise() > PROLOGUE_LINES_MAX {
+            return Some(format!("it wrote {PROLOGUE_LINES_MAX} lines and not one MCP message among them"));
         }
         if link.noise() - noise >= FLOOD {
             tokio::time::sleep(FLOOD_PAUSE).await;
