@@ -197,9 +197,11 @@ async fn compare(bench: &Bench) -> Outcome<()> {
     };
     let relay = |name: &str| -> Outcome<Command> {
         let entry = format!("[source.b]\ncommand = {program:?}");
-        let mut command = bench.relay(name, "exposure = \"eager\"", &entry)?;
+        let over_stdio = bench.relay(name, "exposure = \"eager\"", &entry)?;
+        let mut command = Command::new(over_stdio.get_program());
         // It is the line at `info` that tells the address.
-        command.args(["--http", "127.0.0.1:0", "--log", "info"]);
+        command.args(["serve", "--log", "info", "--http", "127.0.0.1:0", "--config"]);
+        command.args(over_stdio.get_args().last());
         Ok(command)
     };
     let servers = [
