@@ -122,8 +122,13 @@ fn a_source_that_dies_is_started_again() {
     let list = relay.call_direct("enable_toolset", json!({"toolset": "frail"}));
     assert!(list.structured()["tools"].to_string().contains("frail__extra"));
     let list = relay.list();
-    let pid = |relay: &mut Relay| relay.call("frail", "env", json!({})).result()["structuredContent"].to_string();
-    let before = pid(&mut relay);
+    let environment = |relay: &mut Relay| {
+        let mut variables = relay.call("frail", "env", json!({})).result()["structuredContent"].clone();
+        // Each launch is marked apart.
+        variables.as_object_mut().unwrap().remove("TOOLRELAY_LAUNCH").unwrap();
+        variables
+    };
+    let before = environment(&mut relay);
     for half in [false, true] {
         let bystander = relay.ask_call("frail", "sleep", json!({"ms": 60_000}));
         let (kind, text) = relay.call("frail", "die", json!({"code": 7, "half": half})).failure();
@@ -140,7 +145,7 @@ fn a_source_that_dies_is_started_again() {
         works_at_once(&mut relay);
         assert_eq!(relay.call("frail", "echo", json!({"back": half})).structured(), json!({"back": half}));
     }
-    assert_eq!(pid(&mut relay), before);
+    assert_eq!(environment(&mut relay), before);
     assert_eq!(place.journal_count("frail.journal", "initialize"), 3);
     let calls: Vec<_> = place.lines("frail.journal").into_iter().filter(|line| line.contains("\"die\"")).collect();
     assert_eq!(calls.len(), 2, "no call is repeated");
