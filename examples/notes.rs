@@ -207,6 +207,8 @@ impl ServerHandler for NoteStore {
 async fn over_http(store: NoteStore, address: &str, plain: bool) -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind(address).await?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+    // A stream's last few bytes would wait 40 ms for the client's word that it has the ones before.
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| drop(stream.set_nodelay(true)));
     let config = StreamableHttpServerConfig::default().with_legacy_session_mode(!plain).with_json_response(plain);
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(move || Ok(store.clone()), sessions, config);
