@@ -292,8 +292,7 @@ async fn submit(session: &Arc<Session>, message: Message, out: &Arc<Outbox>) {
 
 /// Whether a message says in `_meta` which revision it is written in.
 fn says_version(message: &Message) -> bool {
-    let meta = message.params_text().and_then(Object::parse).and_then(|params| Object::parse(params.get("_meta")?));
-    meta.is_some_and(|meta| meta.get(protocol::META_VERSION).is_some())
+    message.meta(protocol::META_VERSION).is_some()
 }
 
 /// Answers with JSON where the answers come soon and nothing else does, else with a stream.

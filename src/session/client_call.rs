@@ -43,9 +43,11 @@ pub struct Here {
 
 impl Here {
     pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message) -> Self {
-        let token = in_meta(message, "progressToken");
+        let token = message.meta("progressToken").map(Box::<str>::from);
         let request = exchange.modern.then(|| message.clone());
-        if let Some(level) = request.as_ref().and_then(|request| in_meta(request, protocol::META_LOG_LEVEL)) {
+        if let Some(level) =
+            request.as_ref().and_then(|request| request.meta(protocol::META_LOG_LEVEL).map(Box::<str>::from))
+        {
             session.wants_lines_of(&level);
         }
         Self { session: session.clone(), exchange, token, request }
@@ -54,7 +56,7 @@ impl Here {
     /// Why the client cannot be asked this; `None` if it can.
     pub fn cannot(&self, method: &str, params: &str) -> Option<String> {
         let said = match &self.request {
-            Some(request) => in_meta(request, protocol::META_CAPABILITIES),
+            Some(request) => request.meta(protocol::META_CAPABILITIES).map(Box::<str>::from),
             None => self.session.caller(&self.exchange).and_then(|caller| caller.capabilities.clone()),
         };
         super::asks::cannot(said.as_deref().unwrap_or("{}"), method, params)
@@ -64,7 +66,7 @@ impl Here {
     pub fn wants_line(&self, level: &str) -> bool {
         let least = match &self.request {
             // Without being asked for, no line goes to a modern client.
-            Some(request) => match in_meta(request, protocol::META_LOG_LEVEL) {
+            Some(request) => match request.meta(protocol::META_LOG_LEVEL).map(Box::<str>::from) {
                 Some(least) => Some(least),
                 None => return false,
             },
@@ -89,12 +91,6 @@ impl Here {
             tracing::debug!("client is gone, notification dropped");
         }
     }
-}
-
-/// The text of a member of a request's `_meta`.
-fn in_meta(message: &Message, name: &str) -> Option<Box<str>> {
-    let params = Object::parse(message.params_text()?)?;
-    Object::parse(params.get("_meta")?)?.get(name).map(Into::into)
 }
 
 /// Where a call's answer goes.

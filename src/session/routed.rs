@@ -74,13 +74,9 @@ fn mentions(text: &str, what: &str) -> bool {
 
 /// Whether a modern request declares the extension for tasks.
 fn has_tasks(message: &Message) -> bool {
-    let declared = || {
-        let params = Object::parse(message.params_text()?)?;
-        let meta = Object::parse(params.get("_meta")?)?;
-        let capabilities = Object::parse(meta.get(protocol::META_CAPABILITIES)?)?;
-        Object::parse(capabilities.get("extensions")?)?.get(TASKS).map(str::to_owned)
-    };
-    declared().is_some()
+    let capabilities = message.meta(protocol::META_CAPABILITIES).and_then(Object::parse);
+    let extensions = capabilities.and_then(|own| Object::parse(own.get("extensions")?));
+    extensions.is_some_and(|own| own.get(TASKS).is_some())
 }
 
 fn task_key(task: &str) -> String {

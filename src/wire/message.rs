@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::Object;
+
 /// A range of bytes within a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
@@ -146,6 +148,12 @@ impl Message {
     /// The params as they were written; `None` where they are absent or null.
     pub fn params_text(&self) -> Option<&str> {
         self.params.map(|span| self.text(span)).filter(|text| *text != "null")
+    }
+
+    /// The text of a member of `_meta` in the params.
+    pub fn meta(&self, name: &str) -> Option<&str> {
+        let params = Object::parse(self.params_text()?)?;
+        Object::parse(params.get("_meta")?)?.get(name)
     }
 
     /// The id of a reply to one of the relay's own requests, which are all whole numbers; a source that turns them into
