@@ -11,6 +11,7 @@ pub mod http;
 mod in_flight;
 pub mod launch;
 pub mod link;
+mod noise;
 mod own;
 mod post;
 pub mod ready;

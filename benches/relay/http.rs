@@ -1,5 +1,6 @@
-//! Calls over HTTP: an ordinary source (notes, on rmcp) that serves HTTP itself, against the same program on stdio behind
-//! `toolrelay serve --http`. One client for all, on one thread, a connection for each call in flight.
+//! Calls over HTTP: an ordinary source (notes, on rmcp) that serves HTTP itself, against the same program behind
+//! `toolrelay serve --http`, as a child on stdio and as it is. One client for all, on one thread, a connection for each
+//! call in flight.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -181,7 +182,8 @@ impl Figures {
 }
 
 /// The ways to call, the first of which the others are held against.
-const WAYS: [&str; 4] = ["direct", "direct, no sessions", "relayed", "relayed, 2026-07-28"];
+const WAYS: [&str; 5] =
+    ["direct", "direct, no sessions", "relayed", "relayed, 2026-07-28", "relayed, source over HTTP"];
 
 pub fn run(bench: &Bench) -> Outcome<()> {
     say("\nCalls over HTTP, 64 B: an ordinary source (notes, on rmcp), itself and behind the relay");
@@ -195,22 +197,25 @@ async fn compare(bench: &Bench) -> Outcome<()> {
         command.args(["--http", "127.0.0.1:0"]).args(flags);
         command
     };
-    let relay = |name: &str| -> Outcome<Command> {
-        let entry = format!("[source.b]\ncommand = {program:?}");
-        let over_stdio = bench.relay(name, "exposure = \"eager\"", &entry)?;
+    let child = format!("[source.b]\ncommand = {program:?}");
+    let relay = |name: &str, entry: &str| -> Outcome<Command> {
+        let over_stdio = bench.relay(name, "exposure = \"eager\"", entry)?;
         let mut command = Command::new(over_stdio.get_program());
         // It is the line at `info` that tells the address.
         command.args(["serve", "--log", "info", "--http", "127.0.0.1:0", "--config"]);
         command.args(over_stdio.get_args().last());
         Ok(command)
     };
+    let direct = Server::start(&mut notes(&[]), "", false, true).await?;
+    let reached = format!("[source.b]\nurl = \"http://{}/mcp\"", direct.address);
     let servers = [
-        Server::start(&mut notes(&[]), "", false, true).await?,
+        direct,
         Server::start(&mut notes(&["--plain"]), "", false, false).await?,
-        Server::start(&mut relay("http")?, "b__", false, true).await?,
-        Server::start(&mut relay("http-modern")?, "b__", true, false).await?,
+        Server::start(&mut relay("http", &child)?, "b__", false, true).await?,
+        Server::start(&mut relay("http-modern", &child)?, "b__", true, false).await?,
+        Server::start(&mut relay("http-http", &reached)?, "b__", false, true).await?,
     ];
-    for server in &servers {
+    for server in &servers[..4] {
         let note = format!("{{\"title\":\"a note\",\"body\":\"{BODY}\"}}");
         let added = Connection::open(&server.address).await?.ask(&server.call("add_note", &note, 0)).await?;
         if !added.contains("\"id\":1") {

@@ -177,9 +177,9 @@ impl Connection {
         end.answered |= delivered.answered;
         end.complaint = end.complaint.take().or(delivered.complaint);
         if let Some(why) = delivered.stray
-            && self.link.count_noise()
+            && let Some(why) = self.link.noise.add(|| why)
         {
-            tracing::warn!(count = self.link.noise(), why, "event is no message, skipped");
+            tracing::warn!(count = self.link.noise.lines(), why, "event is no message, skipped");
         }
     }
 

@@ -17,7 +17,7 @@ pub fn busy(source: &str, tool: &str, waiting: usize) -> CallError {
 /// A reply that is no message.
 pub fn unreadable(source: &str, why: &str) -> CallError {
     let text = format!("source `{source}` answered, but its answer cannot be read: {why}");
-    let hint = "the call was carried out; report this to the authors of the source";
+    let hint = "report this to the authors of the source";
     CallError::new(ErrorKind::Unavailable, text, hint).at(source, None)
 }
 

@@ -49,7 +49,7 @@ type Answer = Result<Message, CallError>;
 pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> Result<Greeting, NoGreeting> {
     match (choice, known) {
         (EraChoice::Legacy, _) | (EraChoice::Auto, Some(Era::Legacy)) => {
-            let answer = received(initialize(link)).await;
+            let answer = initialized(link, received(initialize(link, protocol::LATEST_LEGACY)).await).await;
             match read_initialize(link, &answer) {
                 Err(_) if choice == EraChoice::Auto && wants_modern(&answer) => discover_only(link).await,
                 other => other.map_err(NoGreeting::Failed),
@@ -89,7 +89,7 @@ async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
             return Err(NoGreeting::ProbeBroke(error.clone()));
         }
     }
-    let mut initializing = initialize(link);
+    let mut initializing = initialize(link, protocol::LATEST_LEGACY);
     let mut waiting = first.is_none();
     loop {
         tokio::select! {
@@ -101,7 +101,8 @@ async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
                 }
             }
             answer = &mut initializing => {
-                return read_initialize(link, &settle(link, answer)).map_err(NoGreeting::ProbeBroke);
+                let answer = initialized(link, settle(link, answer)).await;
+                return read_initialize(link, &answer).map_err(NoGreeting::ProbeBroke);
             }
         }
     }
@@ -111,13 +112,30 @@ fn discover(link: &Link) -> oneshot::Receiver<Answer> {
     link.request("server/discover", &format!("{{\"_meta\":{}}}", protocol::modern_meta()))
 }
 
-fn initialize(link: &Link) -> oneshot::Receiver<Answer> {
+fn initialize(link: &Link, version: &str) -> oneshot::Receiver<Answer> {
     let params = format!(
-        "{{\"protocolVersion\":\"{}\",\"capabilities\":{CAPABILITIES},\"clientInfo\":{}}}",
-        protocol::LATEST_LEGACY,
+        "{{\"protocolVersion\":\"{version}\",\"capabilities\":{CAPABILITIES},\"clientInfo\":{}}}",
         protocol::implementation()
     );
     link.request("initialize", &params)
+}
+
+/// The answer to `initialize`. A source that refuses the newest revision instead of answering with its own, and names those
+/// it speaks, is asked again in one of them.
+async fn initialized(link: &Link, answer: Answer) -> Answer {
+    let spoken = supported(&answer);
+    match protocol::LEGACY.iter().find(|own| spoken.iter().any(|version| version == **own)) {
+        Some(version) if *version != protocol::LATEST_LEGACY => received(initialize(link, version)).await,
+        _ => answer,
+    }
+}
+
+/// The revisions that a refusal names.
+fn supported(answer: &Answer) -> Vec<String> {
+    let error = answer.as_ref().ok().and_then(|message| Object::parse(message.text(message.error?)));
+    let data = error.as_ref().and_then(|error| Object::parse(error.get("data")?));
+    let list = data.as_ref().and_then(|data| data.get("supported"));
+    list.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
 }
 
 async fn received(receiver: oneshot::Receiver<Answer>) -> Answer {
@@ -157,12 +175,13 @@ fn read_initialize(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
     let Some(result) = result else { return Err(rejected(link, "initialize", answer)) };
     let version = result.string("protocolVersion").unwrap_or_default().into_owned();
     if !protocol::LEGACY.contains(&version.as_str()) {
+        let what = match version.as_str() {
+            "" => "no protocol revision".to_owned(),
+            _ => format!("protocol revision `{version}`, which toolrelay does not speak"),
+        };
         return Err(CallError::new(
             ErrorKind::Unavailable,
-            format!(
-                "source `{}` answers with protocol revision `{version}`, which toolrelay does not speak",
-                link.source
-            ),
+            format!("source `{}` answers `initialize` with {what}", link.source),
             format!(
                 "use a version of the source that speaks one of {} or {}",
                 protocol::MODERN,
@@ -215,9 +234,8 @@ fn offers_modern(answer: &Answer) -> bool {
     let error = message.error.and_then(|error| Object::parse(message.text(error)));
     error.is_some_and(|error| {
         let code = error.get("code").and_then(|code| code.parse::<i64>().ok());
-        let supported = error.get("data").and_then(Object::parse).and_then(|data| data.get("supported"));
-        let supported = supported.and_then(|list| serde_json::from_str::<Vec<String>>(list).ok()).unwrap_or_default();
-        code == Some(protocol::UNSUPPORTED_VERSION) && supported.iter().any(|version| version == protocol::MODERN)
+        code == Some(protocol::UNSUPPORTED_VERSION)
+            && supported(answer).iter().any(|version| version == protocol::MODERN)
     })
 }
 

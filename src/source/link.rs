@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::failures;
 use super::in_flight::{Pending, Several, Table};
+use super::noise::Noise;
 use super::updates::Subscribers;
 use super::verdict::Verdict;
 use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
-use crate::protocol::Era;
-use crate::wire::{Message, Outbox, Piece};
+use crate::protocol::{self, Era};
+use crate::wire::{Message, Object, Outbox, Piece};
 
 /// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
 /// that is slow to read.
@@ -35,8 +36,8 @@ pub struct Link {
     pub verdict: Verdict,
     /// The source said that its list has changed.
     pub list_changed: Notify,
-    /// Lines that were no messages.
-    noise: AtomicU64,
+    /// What was no message.
+    pub noise: Noise,
     /// A message has come from the source.
     spoken: AtomicBool,
     /// Who wants to know of changed resources.
@@ -59,7 +60,7 @@ impl Link {
             stop,
             verdict: Verdict::default(),
             list_changed: Notify::new(),
-            noise: AtomicU64::new(0),
+            noise: Noise::default(),
             spoken: AtomicBool::new(false),
             subscribers: OnceLock::new(),
             listening: AtomicU64::new(0),
@@ -174,7 +175,8 @@ impl Link {
         if self.era.get().is_some() {
             self.lock().answered = true;
         }
-        let Some(entry) = message.number_id().and_then(|id| self.take(id)) else {
+        let id = message.number_id().or_else(|| self.meant_by(message));
+        let Some(entry) = id.and_then(|id| self.take(id)) else {
             tracing::debug!("reply to no call in flight dropped");
             return None;
         };
@@ -193,10 +195,23 @@ impl Link {
         }
     }
 
+    /// The one request in flight, if a source says that it could not read it: it knows no id then.
+    fn meant_by(&self, message: &Message) -> Option<u64> {
+        if message.id_text() != Some("null") {
+            return None;
+        }
+        let error = message.error.and_then(|error| Object::parse(message.text(error)))?;
+        let code = error.get("code")?.parse::<i64>().ok()?;
+        let table = self.lock();
+        let mut sent = table.pending.iter().filter(|(_, entry)| !matches!(entry, Pending::Call { sent: false, .. }));
+        let (Some((id, _)), None) = (sent.next(), sent.next()) else { return None };
+        matches!(code, protocol::PARSE_ERROR | protocol::INVALID_REQUEST).then_some(*id)
+    }
+
     fn notification(&self, message: &Message, of: Option<u64>) -> Option<Arc<Outbox>> {
         match &*message.method_name() {
             "notifications/progress" => {
-                let params = crate::wire::Object::parse(message.params_text()?)?;
+                let params = Object::parse(message.params_text()?)?;
                 let token = params.get("progressToken")?;
                 let span = crate::wire::Span::of(&message.line, token);
                 let mut table = self.lock();
@@ -270,7 +285,11 @@ impl Link {
 
     /// A reply that cannot be read: its call ends at once. Gives the outbox that was written to.
     pub fn broken_reply(&self, id: u64, why: &str) -> Option<Arc<Outbox>> {
-        self.fail(id, failures::unreadable(&self.source, why))
+        let mut error = failures::unreadable(&self.source, why);
+        if matches!(self.lock().pending.get(&id), Some(Pending::Call { .. })) {
+            error.hint.insert_str(0, "the call was carried out; ");
+        }
+        self.fail(id, error)
     }
 
     /// Ends one call or question with a failure, while the connection goes on. Gives the outbox that was written to.
@@ -308,21 +327,9 @@ impl Link {
         }
     }
 
-    /// Counts a line that is no message; `true` when it is worth a warning (the first, the tenth, the hundredth ..).
-    pub fn count_noise(&self) -> bool {
-        let count = self.noise.fetch_add(1, Ordering::Relaxed) + 1;
-        std::iter::successors(Some(1_u64), |step| step.checked_mul(10))
-            .take_while(|step| *step <= count)
-            .any(|step| step == count)
-    }
-
     /// Whether any message has come from the source yet.
     pub fn has_spoken(&self) -> bool {
         self.spoken.load(Ordering::Relaxed)
-    }
-
-    pub fn noise(&self) -> u64 {
-        self.noise.load(Ordering::Relaxed)
     }
 
     /// Ends calls that are over their limits, and tells the source.
@@ -356,14 +363,10 @@ impl Link {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
                 self.judge();
             }
-            call.back.end(End::Failed(failures::timed_out(
-                &self.source,
-                call.subject.name(),
-                call.limits,
-                now - since,
-                sent,
-                hard,
-            )));
+            let mut error =
+                failures::timed_out(&self.source, call.subject.name(), call.limits, now - since, sent, hard);
+            error.message.push_str(&self.noise.told(since));
+            call.back.end(End::Failed(error));
         }
     }
 

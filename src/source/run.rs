@@ -15,6 +15,7 @@ use super::Surroundings;
 use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::link::{Link, OUTBOX_LIMIT};
+use super::noise::Spread;
 use super::stderr::StderrTail;
 use super::verdict::OtherEnd;
 use super::watchdog::Watchdog;
@@ -110,11 +111,13 @@ async fn write(link: Arc<Link>, stdin: ChildStdin) {
 
 /// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.
 async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl AsyncRead + Unpin>) -> Option<String> {
+    let mut spread = Spread::default();
     loop {
         // Whoever was written to last sets the pace: a client that does not read makes its sources wait.
         let mut written = None;
-        let noise = link.noise();
+        let noise = link.noise.lines();
         while let Some(line) = reader.buffered() {
+            let Some(line) = spread.add(line, reader.limit()) else { continue };
             match take_line(&link, &tail, line).await {
                 Ok(outbox) => written = outbox.or(written),
                 Err(fatal) => return Some(fatal),
@@ -126,12 +129,13 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
         if !link.has_spoken() && reader.total() > PROLOGUE_MAX {
             return Some(format!("it wrote {} MiB and not one MCP message among them", PROLOGUE_MAX >> 20));
         }
-        if !link.has_spoken() && link.noise() > PROLOGUE_LINES_MAX {
+        if !link.has_spoken() && link.noise.lines() > PROLOGUE_LINES_MAX {
             return Some(format!("it wrote {PROLOGUE_LINES_MAX} lines and not one MCP message among them"));
         }
-        if link.noise() - noise >= FLOOD {
+        if link.noise.lines() - noise >= FLOOD {
             tokio::time::sleep(FLOOD_PAUSE).await;
         }
+        link.noise.leaves_open(reader.pending());
         match reader.fill().await {
             Ok(true) => {}
             Ok(false) => {
@@ -175,6 +179,13 @@ fn is_echo(link: &Link, message: &Message) -> bool {
         && matches!(&*message.method_name(), "initialize" | "server/discover")
 }
 
+/// Whether every second of the first bytes is zero, as in ASCII that is written as UTF-16.
+fn is_utf16(bytes: &[u8]) -> bool {
+    let text = bytes.strip_prefix(b"\xff\xfe").or_else(|| bytes.strip_prefix(b"\xfe\xff")).unwrap_or(bytes);
+    let is_zero = |at: usize| text.iter().skip(at).step_by(2).take(8).all(|byte| *byte == 0);
+    text.len() >= 16 && (is_zero(0) || is_zero(1))
+}
+
 /// A line that is no message is skipped; if it is the wreck of a reply, its call ends at once.
 fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -> Result<Option<Arc<Outbox>>, String> {
     match why {
@@ -211,15 +222,18 @@ fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -
             "it frames its messages with Content-Length headers; over stdio MCP has one JSON message a line".into()
         );
     }
+    if !link.has_spoken() && is_utf16(bytes) {
+        return Err("it writes UTF-16; MCP is UTF-8 (a shell or a logger in between may have changed it)".into());
+    }
     if matches!(why, Unreadable::NotJson(_) | Unreadable::NotUtf8 | Unreadable::NotMessage(_)) {
         let id = salvage_id(bytes, bytes).and_then(number);
         if let Some(outbox) = id.and_then(|id| link.broken_reply(id, &why.to_string())) {
             return Ok(Some(outbox));
         }
     }
-    if link.count_noise() {
-        let sample = tail.masked(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SAMPLE)]), SAMPLE);
-        tracing::warn!(count = link.noise(), sample, "line on stdout is no message, skipped");
+    let sample = || tail.masked(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SAMPLE)]), SAMPLE);
+    if let Some(sample) = link.noise.add(sample) {
+        tracing::warn!(count = link.noise.lines(), sample, "line on stdout is no message, skipped");
     }
     Ok(None)
 }

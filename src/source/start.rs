@@ -2,7 +2,7 @@
 //! It does not decide whether to try again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -134,10 +134,10 @@ impl Attempt<'_> {
     }
 
     async fn greet(&self, running: Running, known: Option<Era>) -> Result<Started, NoGreeting> {
-        let config = self.config;
+        let (config, began) = (self.config, Instant::now());
         let greeting = tokio::select! {
             greeting = handshake::greet(&running.link, config.era, known) => greeting,
-            () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running))),
+            () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running, began))),
             () = self.cancel.cancelled() => Err(NoGreeting::Failed(cancelled(config))),
         };
         match greeting {
@@ -158,12 +158,13 @@ struct Refused {
     wants_old: bool,
 }
 
-fn too_slow(config: &SourceConfig, running: &Running) -> CallError {
+fn too_slow(config: &SourceConfig, running: &Running, began: Instant) -> CallError {
     let done = if running.http.is_some() { "connected to" } else { "started" };
     let text = format!(
-        "source `{}` was {done} but did not answer the handshake within {} s{}",
+        "source `{}` was {done} but did not answer the handshake within {} s{}{}",
         config.id,
         config.start_timeout.as_secs_f32(),
+        running.link.noise.told(began),
         running.tail.told()
     );
     CallError::new(ErrorKind::Unavailable, text, "raise `start_timeout_secs` of the source if it needs longer to start")

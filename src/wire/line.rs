@@ -103,6 +103,16 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         None
     }
 
+    /// The longest line there may be, in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many bytes have come of a line that has not ended.
+    pub fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// How many bytes have been read in all.
     pub fn total(&self) -> u64 {
         self.total
