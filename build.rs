@@ -1,8 +1,12 @@
-//! Packs the search vocabulary of `data/` into one compressed table that the binary embeds; see `data/README.md`.
+//! Packs the search vocabulary of `data/` into one table that the binary embeds, and reads where it lies; see `data/README.md`.
 //!
-//! Layout, little endian: the number of stems (u32) and of dimensions (u32); for each stem, sorted, the end of its text
-//! (u32), the end of its relations (u32) and its vector (u16, 65535 = none); all texts; all relations: the other stem
-//! (u16) and how much of the stem's worth it has, in percent (u8); all vectors, one signed byte a dimension.
+//! Layout, little endian: five counts (u32): of blocks, of those with common stems, of dimensions, of bytes of stems and of
+//! relations. For each block of 16 stems, the last of which may have fewer, where its stems start and its first relation
+//! (u32), and its first vector (u16). The stems, sorted within the common ones and within the others: how many bytes a stem
+//! shares with the one before it in its block, and how many follow (u8); how many relations it has, and 128 more if it has a
+//! vector (u8); the bytes that follow. The relations of each stem: the place of the other (u16), counted over all blocks, and
+//! how much of the stem's worth it has, in percent (u8). The vectors, one signed byte a dimension. Common stems have places
+//! of their own at the front, so that a search seldom touches more than the front of each part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +24,10 @@ const NEAR_MIN: f32 = 35.0;
 const NEAR_WORTH: f32 = 80.0;
 /// How many relations a stem has.
 const RELATIONS_MAX: usize = 24;
-const NO_VECTOR: u16 = u16::MAX;
+/// How many stems a block has.
+const BLOCK: usize = 16;
+/// What says that a stem has a vector.
+const HAS_VECTOR: u8 = 128;
 
 /// For each stem the stems that may stand for it, with their worth in percent.
 type Relations = BTreeMap<String, BTreeMap<String, u8>>;
@@ -32,9 +39,11 @@ fn main() -> io::Result<()> {
     let read = |name: &str| fs::read_to_string(Path::new("data").join(name));
     let mut relations = Relations::new();
     add_concepts(&mut relations, &read("concepts.txt")?);
+    // What is written by hand is what tools are about.
+    let common = relations.keys().cloned().collect();
     add_neighbours(&mut relations, &read("neighbours.tsv")?);
     let vectors = vectors(&read("vectors.tsv")?);
-    let packed = miniz_oxide::deflate::compress_to_vec(&pack(&relations, &vectors), 9);
+    let packed = pack(&relations, &vectors, &common);
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
     fs::write(Path::new(&out).join("vocabulary.bin"), packed)
 }
@@ -101,28 +110,45 @@ fn decoded(code: &str) -> Vec<u8> {
     bytes
 }
 
-fn pack(relations: &Relations, vectors: &Vectors) -> Vec<u8> {
+fn pack(relations: &Relations, vectors: &Vectors, common: &BTreeSet<String>) -> Vec<u8> {
     let others = relations.values().flat_map(BTreeMap::keys);
-    let stems: BTreeSet<&String> = relations.keys().chain(others).chain(vectors.keys()).collect();
-    assert!(stems.len() < usize::from(u16::MAX), "more stems than a u16 can number");
+    let all: BTreeSet<&String> = relations.keys().chain(others).chain(vectors.keys()).collect();
+    assert!(all.len() < usize::from(u16::MAX), "more stems than a u16 can number");
+    // Whole blocks of common ones; what is left of them stands with the others.
+    let front: BTreeSet<&String> = common.iter().take(common.len() / BLOCK * BLOCK).collect();
+    let stems: Vec<&String> = front.iter().copied().chain(all.difference(&front).copied()).collect();
     let places: BTreeMap<&String, u16> = stems.iter().copied().zip(0..).collect();
     let dimensions = vectors.values().next().map_or(0, Vec::len);
     assert!(vectors.values().all(|vector| vector.len() == dimensions), "vectors of different lengths");
-    let (mut heads, mut texts, mut entries, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for stem in &stems {
-        texts.extend_from_slice(stem.as_bytes());
-        let mut related: Vec<_> = relations.get(*stem).into_iter().flatten().collect();
-        related.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        for (other, worth) in related.into_iter().take(RELATIONS_MAX) {
-            entries.extend_from_slice(&places[other].to_le_bytes());
-            entries.push(*worth);
+    let (mut blocks, mut texts, mut entries, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for block in stems.chunks(BLOCK) {
+        blocks.extend_from_slice(&number(texts.len()));
+        blocks.extend_from_slice(&number(entries.len() / 3));
+        blocks.extend_from_slice(&number(values.len() / dimensions)[..2]);
+        let mut before = "";
+        for &stem in block {
+            let mut related: Vec<_> = relations.get(stem).into_iter().flatten().collect();
+            related.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+            related.truncate(RELATIONS_MAX);
+            let shared = before.bytes().zip(stem.bytes()).take_while(|(a, b)| a == b).count();
+            let rest = &stem.as_bytes()[shared..];
+            let vector = vectors.get(stem);
+            assert!(stem.len() < usize::from(u8::MAX), "`{stem}` is too long");
+            texts.extend_from_slice(&[shared as u8, rest.len() as u8]);
+            texts.push(related.len() as u8 | vector.map_or(0, |_| HAS_VECTOR));
+            texts.extend_from_slice(rest);
+            for (other, worth) in related {
+                entries.extend_from_slice(&places[other].to_le_bytes());
+                entries.push(*worth);
+            }
+            values.extend(vector.into_iter().flatten());
+            before = stem;
         }
-        heads.extend_from_slice(&(texts.len() as u32).to_le_bytes());
-        heads.extend_from_slice(&(entries.len() as u32 / 3).to_le_bytes());
-        let row = vectors.get(*stem).map_or(NO_VECTOR, |_| (values.len() / dimensions) as u16);
-        heads.extend_from_slice(&row.to_le_bytes());
-        values.extend(vectors.get(*stem).into_iter().flatten());
     }
-    let counts = [(stems.len() as u32).to_le_bytes(), (dimensions as u32).to_le_bytes()].concat();
-    [counts, heads, texts, entries, values].concat()
+    let counts = [stems.len().div_ceil(BLOCK), front.len() / BLOCK, dimensions, texts.len(), entries.len() / 3];
+    [counts.map(number).concat(), blocks, texts, entries, values].concat()
+}
+
+fn number(number: usize) -> [u8; 4] {
+    (number as u32).to_le_bytes()
 }

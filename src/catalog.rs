@@ -11,6 +11,7 @@ mod fuzzy;
 mod glob;
 mod indexing;
 mod json;
+mod known;
 pub mod listing;
 pub mod lock;
 mod meaning;

@@ -33,7 +33,7 @@ fn measure(bench: &Bench, world: &World, call_bar: Duration, index_bar: Option<D
         relay.control.recall();
         let catalog = relay.control.snapshots.loaded().await.catalog.clone();
         if let Some(bar) = index_bar {
-            // The first one unpacks the vocabulary too.
+            // The first one reads the vocabulary into memory too.
             let before = own_time();
             let mut times: Vec<Duration> = (0..BUILDS)
                 .map(|_| {

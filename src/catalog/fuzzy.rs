@@ -1,6 +1,8 @@
 //! Owns the reading of mistyped words: which known stems a word in no vocabulary may stand for. It does not decide which
 //! words are mistyped.
 
+use std::borrow::Cow;
+
 use super::dictionary::Dictionary;
 use super::tokens::QueryWord;
 use super::vocabulary::Vocabulary;
@@ -21,31 +23,32 @@ pub(super) fn readings(word: &QueryWord, terms: &Dictionary, vocabulary: &Vocabu
     if word.word.len() < WORD_MIN || !word.word.bytes().all(|c| c.is_ascii_lowercase()) {
         return Vec::new();
     }
-    let known = best(word, terms.sketches(), |number| terms.text(number));
-    if known.is_empty() { best(word, vocabulary.sketches(), |place| vocabulary.stem(place)) } else { known }
+    let known = best(word, terms.sketches(), |number| terms.text(number).into());
+    if known.is_empty() { best(word, vocabulary.sketches(), |place| vocabulary.stem(place).into()) } else { known }
 }
 
-fn best<'a>(word: &QueryWord, sketches: &[Sketch], stem: impl Fn(u32) -> &'a str) -> Vec<(String, f32)> {
+fn best<'a>(word: &QueryWord, sketches: &[Sketch], stem: impl Fn(u32) -> Cow<'a, str>) -> Vec<(String, f32)> {
     let mut least = if word.word.len() >= LONG { 2 } else { 1 };
     let own = (Sketch::of(&word.word), Sketch::of(&word.stem));
-    let mut found: Vec<(usize, bool, bool, &str)> = Vec::new();
+    let mut found: Vec<(usize, bool, bool, Cow<str>)> = Vec::new();
     for (sketch, number) in sketches.iter().zip(0..) {
         if !own.0.may_be(*sketch, least) && !own.1.may_be(*sketch, least) {
             continue;
         }
         let stem = stem(number);
-        if let Some(slips) = slips(word, stem, least) {
+        if let Some(slips) = slips(word, &stem, least) {
             least = slips;
             // Letters that changed places are the commonest slip, and the first letter is seldom wrong.
-            let is_mixed = is_anagram(stem, &word.word) || is_anagram(stem, &word.stem);
-            found.push((slips, !is_mixed, stem.as_bytes()[0] != word.word.as_bytes()[0], stem));
+            let is_mixed = is_anagram(&stem, &word.word) || is_anagram(&stem, &word.stem);
+            let starts = stem.as_bytes()[0] != word.word.as_bytes()[0];
+            found.push((slips, !is_mixed, starts, stem));
         }
     }
     found.sort_unstable();
-    let rank = |&(slips, is_mixed, starts, _): &(usize, bool, bool, &str)| (slips, is_mixed, starts);
+    let rank = |&(slips, is_mixed, starts, _): &(usize, bool, bool, Cow<str>)| (slips, is_mixed, starts);
     let best = found.first().map(rank);
     found.retain(|reading| Some(rank(reading)) == best);
-    found.into_iter().take(READINGS_MAX).map(|(slips, .., stem)| (stem.to_owned(), WORTHS[slips])).collect()
+    found.into_iter().take(READINGS_MAX).map(|(slips, .., stem)| (stem.into_owned(), WORTHS[slips])).collect()
 }
 
 fn is_anagram(a: &str, b: &str) -> bool {

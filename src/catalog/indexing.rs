@@ -8,13 +8,14 @@ use std::thread;
 use rust_stemmers::Stemmer;
 
 use super::dictionary::Dictionary;
+use super::known::Known;
 use super::meaning::Mean;
 use super::postings::{FIELDS, FieldWeight, Postings, PostingsBuilder};
 use super::search::{Index, name_hash};
 use super::sequences::Sequences;
 use super::text::first_sentence;
 use super::tokens::{each_word, is_stop_word, stemmer};
-use super::vocabulary::Vocabulary;
+use super::vocabulary::{Stem, Vocabulary};
 use super::walk::Walk;
 use super::{Catalog, Entry, Toolset};
 
@@ -113,7 +114,9 @@ pub(super) fn build(catalog: &Catalog, threads: usize) -> Index {
     index.sequences.shrink();
     index.postings = join(own, &numbers, index.terms.len(), &WEIGHTS);
     index.source_postings = join(sources, &numbers, index.terms.len(), &SOURCE_WEIGHTS);
-    index.meanings = meanings(&index, threads);
+    let (known, stems) = Known::of(&index.terms, Vocabulary::embedded());
+    index.known = known;
+    index.meanings = meanings(&index, &stems, threads);
     index
 }
 
@@ -265,12 +268,11 @@ impl Part {
 }
 
 /// The meaning of each document, one after another.
-fn meanings(index: &Index, threads: usize) -> Vec<i8> {
+fn meanings(index: &Index, stems: &[Option<Stem>], threads: usize) -> Vec<i8> {
     let vocabulary = Vocabulary::embedded();
     let worth = |term: u32| index.postings.idf(term).powf(MEANING_RARITY);
-    let words: Vec<_> = (0..index.terms.len() as u32)
-        .map(|term| vocabulary.vector_number(index.terms.text(term)).map(|vector| (vector, worth(term))))
-        .collect();
+    let vectors = stems.iter().map(|stem| stem.as_ref().and_then(|stem| stem.vector));
+    let words: Vec<_> = vectors.zip(0..).map(|(vector, term)| vector.map(|vector| (vector, worth(term)))).collect();
     let share = index.len().div_ceil(threads).max(1);
     let shares = (0..threads).map(|at| index.len().min(at * share)..index.len().min((at + 1) * share)).collect();
     let parts = at_once(shares, |share: Range<usize>| {

@@ -49,7 +49,7 @@ mod tests {
         let mean = |stems: &[&str]| {
             let mut mean = Mean::new();
             for stem in stems {
-                mean.add(Vocabulary::embedded().vector_number(stem).unwrap(), 2.0);
+                mean.add(Vocabulary::embedded().find(stem).unwrap().vector.unwrap(), 2.0);
             }
             let found: Vec<i8> = mean.take().collect();
             assert!(mean.take().all(|value| value == 0));

@@ -10,6 +10,7 @@ use std::thread;
 use super::Catalog;
 use super::dictionary::Dictionary;
 use super::indexing;
+use super::known::Known;
 use super::postings::Postings;
 use super::question::{Group, Question};
 use super::rerank::SecondLook;
@@ -52,6 +53,7 @@ pub struct Index {
     /// The documents with a certain name, by its hash; sorted.
     pub(super) names: Vec<(u64, u32)>,
     pub(super) terms: Dictionary,
+    pub(super) known: Known,
     pub(super) postings: Postings,
     /// The postings of sources, by the toolset's position.
     pub(super) source_postings: Postings,
@@ -114,7 +116,7 @@ impl Index {
     /// The score of each document in the range, counted from its start, and in no order the [`LOOK_AGAIN`] best, or a few
     /// more.
     fn scores(&self, query: &str, range: &Range<u32>) -> (Vec<f32>, Vec<u32>) {
-        let question = Question::new(query, &self.terms, &self.postings);
+        let question = Question::new(query, &self.terms, &self.known, &self.postings);
         let mut scores = weigh(&self.postings, &question.groups, range);
         let most = greatest(&scores);
         let mut best = Vec::new();
