@@ -7,6 +7,7 @@ pub mod object;
 pub mod outbox;
 pub(crate) mod raw;
 pub mod salvage;
+pub(crate) mod scan;
 pub mod sse;
 
 pub use line::{Line, LineReader};

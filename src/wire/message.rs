@@ -2,15 +2,12 @@
 //! It does not look into them, and keeps the bytes as they came.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{Deserializer as _, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 use super::Object;
+use super::scan::{self, Keys};
 
 /// A range of bytes within a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,57 +69,31 @@ pub enum Unreadable {
 impl Message {
     /// Reads the top level of `line`. On failure the bytes come back.
     pub fn parse(line: Bytes) -> Result<Self, (Unreadable, Bytes)> {
-        let text = match std::str::from_utf8(&line) {
-            Ok(text) => text,
-            Err(_) => return Err((Unreadable::NotUtf8, line)),
-        };
-        match text.trim_start_matches(['\u{feff}', ' ', '\t', '\r']).as_bytes().first() {
-            Some(b'{') => {}
-            Some(b'[') => return Err((Unreadable::Batch, line)),
-            _ => return Err((Unreadable::NotObject, line)),
-        }
+        let is_text = || std::str::from_utf8(&line).is_ok();
         // A byte order mark belongs to a file, not to the message, and is not passed on.
-        let start = text.len() - text.trim_start_matches(['\u{feff}', ' ', '\t', '\r']).len();
-        let line = line.slice(start..);
-        let text = &text[start..];
-        let mut json = serde_json::Deserializer::from_str(text);
-        let members = match json.deserialize_map(TopLevel).and_then(|members| json.end().map(|()| members)) {
-            Ok(members) => members,
-            Err(error) => return Err((Unreadable::NotJson(error.to_string()), line)),
-        };
-        match Self::from_members(&members, &line) {
-            Ok(message) => Ok(Self { line: line.clone(), ..message }),
-            Err(error) => Err((error, line)),
-        }
-    }
-
-    fn from_members(members: &Members<'_>, line: &Bytes) -> Result<Self, Unreadable> {
-        let span = |raw: Option<&RawValue>| raw.map(|raw| Span::of(line, raw.get()));
-        let kind = match (members.method, members.id) {
-            (Some(method), _) if !method.get().starts_with('"') => {
-                return Err(Unreadable::NotMessage("`method` is no string"));
+        let start = before(&line);
+        let why = match line.get(start) {
+            Some(b'{') => {
+                let mut members = Members::default();
+                let walked = scan::members(&line[start..], Keys::Loose, |key, value| {
+                    members.note(&line[start..], key, value);
+                });
+                match walked {
+                    Ok(ascii) if ascii || is_text() => {
+                        let line = line.slice(start..);
+                        return members.message(&line).map_err(|why| (why, line));
+                    }
+                    Err(fault) if is_text() => {
+                        return Err((Unreadable::NotJson(fault.to_string()), line.slice(start..)));
+                    }
+                    _ => Unreadable::NotUtf8,
+                }
             }
-            (Some(_), Some(_)) => Kind::Request,
-            (Some(_), None) => Kind::Notification,
-            (None, Some(_)) if members.result.is_some() || members.error.is_some() => Kind::Reply,
-            (None, _) => return Err(Unreadable::NotMessage("neither a method nor a result or an error with an id")),
+            _ if !is_text() => Unreadable::NotUtf8,
+            Some(b'[') => Unreadable::Batch,
+            _ => Unreadable::NotObject,
         };
-        // `"error": null` beside a result is no error; `"result": null` is a result.
-        let error = members.error.filter(|raw| members.result.is_none() || raw.get() != "null");
-        let result = if error.is_some() { members.result.filter(|raw| raw.get() != "null") } else { members.result };
-        let regular = members.jsonrpc.is_some_and(|raw| raw.get() == "\"2.0\"")
-            && !members.repeated
-            && (members.result.is_none() || members.error.is_none());
-        Ok(Self {
-            line: Bytes::new(),
-            kind,
-            id: span(members.id),
-            method: span(members.method),
-            params: span(members.params),
-            result: if error.is_some() { None } else { span(result) },
-            error: span(error),
-            regular,
-        })
+        Err((why, line))
     }
 
     /// The text at `span`.
@@ -169,84 +140,77 @@ pub fn number(raw: &str) -> Option<u64> {
     bare.parse().ok().or_else(|| bare.strip_suffix(".0")?.parse().ok())
 }
 
+/// How much stands before a message that is none of it: byte order marks and blanks.
+fn before(line: &[u8]) -> usize {
+    let mut rest = line;
+    while let [b' ' | b'\t' | b'\r', next @ ..] | [0xef, 0xbb, 0xbf, next @ ..] = rest {
+        rest = next;
+    }
+    line.len() - rest.len()
+}
+
+/// The members that matter, the last of each name.
 #[derive(Default)]
-struct Members<'a> {
-    jsonrpc: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+struct Members {
+    jsonrpc: Option<Span>,
+    id: Option<Span>,
+    method: Option<Span>,
+    params: Option<Span>,
+    result: Option<Span>,
+    error: Option<Span>,
     repeated: bool,
 }
 
-struct TopLevel;
-
-impl<'de> Visitor<'de> for TopLevel {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON-RPC message")
+impl Members {
+    fn note(&mut self, text: &[u8], key: Span, value: Span) {
+        let raw = &text[key.range()];
+        let decoded;
+        let name = if raw.contains(&b'\\') {
+            decoded = std::str::from_utf8(raw).ok().and_then(super::unquoted).unwrap_or_default();
+            decoded.as_bytes()
+        } else {
+            &raw[1..raw.len() - 1]
+        };
+        let place = match name {
+            b"jsonrpc" => &mut self.jsonrpc,
+            b"id" => &mut self.id,
+            b"method" => &mut self.method,
+            b"params" => &mut self.params,
+            b"result" => &mut self.result,
+            b"error" => &mut self.error,
+            _ => return,
+        };
+        self.repeated |= place.is_some();
+        *place = Some(value);
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
-        while let Some(key) = map.next_key::<Key>()? {
-            let value: &'de RawValue = map.next_value()?;
-            let place = match key {
-                Key::Jsonrpc => &mut members.jsonrpc,
-                Key::Id => &mut members.id,
-                Key::Method => &mut members.method,
-                Key::Params => &mut members.params,
-                Key::Result => &mut members.result,
-                Key::Error => &mut members.error,
-                Key::Other => continue,
-            };
-            members.repeated |= place.is_some();
-            *place = Some(value);
-        }
-        Ok(members)
-    }
-}
-
-enum Key {
-    Jsonrpc,
-    Id,
-    Method,
-    Params,
-    Result,
-    Error,
-    Other,
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl Visitor<'_> for Names {
-            type Value = Key;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member's name")
+    fn message(&self, line: &Bytes) -> Result<Message, Unreadable> {
+        let text = |span: Span| &line[span.range()];
+        let not_null = |span: &Span| text(*span) != b"null";
+        let kind = match (self.method, self.id) {
+            (Some(method), _) if line[method.start] != b'"' => {
+                return Err(Unreadable::NotMessage("`method` is no string"));
             }
-
-            fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Key, E> {
-                Ok(match name {
-                    b"jsonrpc" => Key::Jsonrpc,
-                    b"id" => Key::Id,
-                    b"method" => Key::Method,
-                    b"params" => Key::Params,
-                    b"result" => Key::Result,
-                    b"error" => Key::Error,
-                    _ => Key::Other,
-                })
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Key, E> {
-                self.visit_bytes(name.as_bytes())
-            }
-        }
-        // As bytes: a name of an unknown member may hold a lone surrogate.
-        deserializer.deserialize_bytes(Names)
+            (Some(_), Some(_)) => Kind::Request,
+            (Some(_), None) => Kind::Notification,
+            (None, Some(_)) if self.result.is_some() || self.error.is_some() => Kind::Reply,
+            (None, _) => return Err(Unreadable::NotMessage("neither a method nor a result or an error with an id")),
+        };
+        // `"error": null` beside a result is no error; `"result": null` is a result.
+        let error = self.error.filter(|error| self.result.is_none() || not_null(error));
+        let regular = self.jsonrpc.is_some_and(|version| text(version) == b"\"2.0\"")
+            && !self.repeated
+            && (self.result.is_none() || self.error.is_none());
+        Ok(Message {
+            line: line.clone(),
+            kind,
+            id: self.id,
+            method: self.method,
+            params: self.params,
+            result: if error.is_some() { None } else { self.result },
+            error,
+            regular,
+        })
     }
 }
 

@@ -1,12 +1,9 @@
-//! Owns the shallow reading of JSON text: the members of one object, the elements of one array, with their places.
-//! It never looks inside a value it was not asked for, so no number, escape or depth in there can make it fail.
+//! Owns the parts of JSON text as texts: the members of one object, the elements of one array. It never looks inside a
+//! value it was not asked for; how a text is walked over is the concern of [`super::scan`].
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::scan::{self, Keys};
 pub(crate) use super::{quoted as quote, unquoted as string};
 
 /// One member of an object, borrowed from its text.
@@ -33,7 +30,13 @@ pub(crate) struct Members<'a>(pub Vec<Member<'a>>);
 impl<'a> Members<'a> {
     /// `None` when the text is not one JSON object.
     pub fn of(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        let mut found = Vec::new();
+        let walked = scan::members(text.as_bytes(), Keys::Strict, |key, value| {
+            let key_raw = &text[key.range()];
+            let key = string(key_raw).unwrap_or(Cow::Borrowed(key_raw));
+            found.push(Member { key, key_raw, value: &text[value.range()] });
+        });
+        walked.ok().map(|_| Self(found))
     }
 
     /// The value of a key; of duplicates the last, as most readers of JSON take it.
@@ -81,60 +84,14 @@ pub(crate) fn kind(value: &str) -> Kind {
 
 /// The elements of an array, or `None` when the text is not one.
 pub(crate) fn elements(text: &str) -> Option<Vec<&str>> {
-    serde_json::from_str::<Elements>(text).ok().map(|found| found.0)
+    let mut found = Vec::new();
+    let walked = scan::elements(text.as_bytes(), |value| found.push(&text[value.range()]));
+    walked.ok().map(|_| found)
 }
 
 /// Where `part`, a slice of `whole`, starts in it.
 pub(crate) fn offset(whole: &str, part: &str) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut found = Vec::new();
-                while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-                    let key_raw = key.get();
-                    let key = string(key_raw).unwrap_or(Cow::Borrowed(key_raw));
-                    found.push(Member { key, key_raw, value: value.get() });
-                }
-                Ok(Members(found))
-            }
-        }
-        deserializer.deserialize_map(Reader)
-    }
-}
-
-struct Elements<'a>(Vec<&'a str>);
-
-impl<'de> Deserialize<'de> for Elements<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Elements<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut found = Vec::new();
-                while let Some(value) = seq.next_element::<&RawValue>()? {
-                    found.push(value.get());
-                }
-                Ok(Elements(found))
-            }
-        }
-        deserializer.deserialize_seq(Reader)
-    }
 }
 
 #[cfg(test)]
