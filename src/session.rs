@@ -216,7 +216,8 @@ impl Session {
             return exchange.error(protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
         }
         let method = message.method_name();
-        match is_modern(&message, &method) {
+        let params = message.params_object();
+        match is_modern(params.as_ref(), &method) {
             Ok(modern) => exchange.modern = modern,
             Err(refusal) => return exchange.error(refusal.code, &refusal.text, refusal.data.as_deref()),
         }
@@ -231,7 +232,7 @@ impl Session {
             }
             "tools/call" => {
                 self.around.control.wake();
-                self.call_tool(&message, exchange);
+                self.call_tool(&message, params.as_ref(), exchange);
             }
             "subscriptions/listen" if exchange.modern => {
                 self.around.control.wake();
@@ -246,7 +247,7 @@ impl Session {
                     self.around.control.wake();
                     return self.list_offers(kind, &message, exchange);
                 }
-                if self.route_other(other, &message, &exchange) {
+                if self.route_other(other, &message, params.as_ref(), &exchange) {
                     return self.around.control.wake();
                 }
                 let text = format!("there is no method `{other}` here");
@@ -432,10 +433,9 @@ pub struct Refusal {
 }
 
 /// Which era a request is written in; a request that claims the modern one wrongly is refused here.
-pub fn is_modern(message: &Message, method: &str) -> Result<bool, Refusal> {
+pub fn is_modern(params: Option<&Object<'_>>, method: &str) -> Result<bool, Refusal> {
     let refusal = |code, text| Refusal { code, text, data: None };
-    let meta = message.params_text().and_then(Object::parse).and_then(|params| params.get("_meta"));
-    let meta = meta.and_then(Object::parse);
+    let meta = params.and_then(|params| params.get("_meta")).and_then(Object::parse);
     let version = meta.as_ref().and_then(|meta| meta.get(protocol::META_VERSION));
     let Some(version) = version.filter(|_| method != "initialize") else {
         return Ok(method == "server/discover");

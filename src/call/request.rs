@@ -67,8 +67,12 @@ pub enum BadRequest {
 impl CallRequest {
     /// Reads a `tools/call` request; gives the name it asks for, and its arguments' place.
     pub fn read(message: &Message) -> Result<(Self, String, Option<Span>), BadRequest> {
-        let params = message.params.ok_or(BadRequest::NoParams)?;
-        let object = Object::parse(message.text(params)).ok_or(BadRequest::NoParams)?;
+        Self::of(message, message.params_object().as_ref())
+    }
+
+    /// The same where the params have been read already.
+    pub fn of(message: &Message, params: Option<&Object<'_>>) -> Result<(Self, String, Option<Span>), BadRequest> {
+        let object = params.ok_or(BadRequest::NoParams)?;
         if let Some(name) = object.ambiguous(&["name", "arguments", "_meta"]) {
             return Err(BadRequest::Ambiguous(name));
         }
@@ -87,7 +91,7 @@ impl CallRequest {
         let request = Self {
             line: message.line.clone(),
             id: message.id.expect("BUG: a request has an id"),
-            params,
+            params: span(object.text),
             name: (span(raw_name), None),
             // A client that sends null means that there are none; a source may not take null.
             arguments: arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty)),
@@ -102,8 +106,7 @@ impl CallRequest {
 
     /// Reads any other request; `name` is the place of what it is routed by, if that may have to be written anew.
     pub fn read_other(message: &Message, name: Option<Span>) -> Result<Self, BadRequest> {
-        let params = message.params.ok_or(BadRequest::NoParams)?;
-        let object = Object::parse(message.text(params)).ok_or(BadRequest::NoParams)?;
+        let object = message.params_object().ok_or(BadRequest::NoParams)?;
         let meta = object.get("_meta");
         let wants_progress = match meta.filter(|text| *text != "null") {
             Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
@@ -112,7 +115,7 @@ impl CallRequest {
         Ok(Self {
             line: message.line.clone(),
             id: message.id.expect("BUG: a request has an id"),
-            params,
+            params: Span::of(&message.line, object.text),
             name: (name.unwrap_or(Span { start: 0, end: 0 }), None),
             arguments: None,
             meta: meta.map(|text| Span::of(&message.line, text)),
@@ -178,6 +181,11 @@ impl CallRequest {
             Some((_, Arguments::Text(written))) => written,
             None => Object::parse(text(self.params)).and_then(|params| params.get("arguments")).unwrap_or("{}"),
         }
+    }
+
+    /// The place of `_meta` in the client's message.
+    pub fn meta(&self) -> Option<Span> {
+        self.meta
     }
 
     pub fn wants_progress(&self) -> bool {

@@ -147,7 +147,7 @@ impl Endpoint {
         let method = message.method_name().into_owned();
         let snapshot = self.around.control.snapshots.seen_by(&principal).now();
         let checked = headers::check(&parts.headers, &message, &snapshot);
-        let checked = checked.and_then(|()| match session::is_modern(&message, &method) {
+        let checked = checked.and_then(|()| match session::is_modern(message.params_object().as_ref(), &method) {
             Ok(_) if method == "initialize" => {
                 let text = "there is no method `initialize` in 2026-07-28: send requests at once".to_owned();
                 Err(Refusal { code: protocol::METHOD_NOT_FOUND, text, data: None })

@@ -92,9 +92,16 @@ impl Exchange {
         self.result(&object);
     }
 
-    /// Passes on a source's reply: every byte as it came, but for the id and what belongs to the hop. A modern client gets
-    /// `hints`, the text of members, with a result that has none of its own.
-    pub fn pass_on(&self, reply: &Message, from: Era, hints: &str) {
+    /// The result of a reply, where it has to be looked into on its way from a source of this era.
+    pub fn opened<'a>(&self, reply: &'a Message, from: Era) -> Option<Object<'a>> {
+        let span = reply.result.filter(|_| self.modern || from == Era::Modern)?;
+        Object::parse(reply.text(span))
+    }
+
+    /// Passes on a source's reply: every byte as it came, but for the id and what belongs to the hop. `result` is what
+    /// [`Exchange::opened`] gave of it. A modern client gets `hints`, the text of members, with a result that has none of its
+    /// own.
+    pub fn pass_on(&self, reply: &Message, result: Option<&Object<'_>>, from: Era, hints: &str) {
         if let Some(error) = reply.error {
             if reply.text(error).starts_with('{') {
                 return self.pass_member(reply, "error", error, Role::Error);
@@ -102,12 +109,9 @@ impl Exchange {
             let text = format!("the source answered with an error that is no object: {}", reply.text(error));
             return self.error(protocol::INTERNAL_ERROR, &text, None);
         }
-        let result = reply.result.expect("BUG: a reply has a result or an error");
-        if from == Era::Legacy && !self.modern {
-            return self.pass_member(reply, "result", result, Role::Result);
-        }
-        let Some(object) = Object::parse(reply.text(result)) else {
-            return self.pass_member(reply, "result", result, Role::Result);
+        let Some(object) = result else {
+            let place = reply.result.expect("BUG: a reply has a result or an error");
+            return self.pass_member(reply, "result", place, Role::Result);
         };
         let kind = object.string("resultType").map(|kind| kind.into_owned());
         match kind.as_deref() {
@@ -115,7 +119,7 @@ impl Exchange {
                 let text = format!("the source answered with the result type `{kind}`, which toolrelay does not carry");
                 self.error(protocol::INTERNAL_ERROR, &text, None);
             }
-            _ => self.pass_object(reply, &object, from, hints),
+            _ => self.pass_object(reply, object, from, hints),
         }
     }
 

@@ -39,24 +39,33 @@ pub struct Here {
     token: Option<Box<str>>,
     /// The request of a modern client, which says what it can do and may be sent again.
     request: Option<Message>,
+    /// The place of `_meta` in it.
+    meta: Option<Span>,
 }
 
 impl Here {
-    pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message) -> Self {
-        let token = message.meta("progressToken").map(Box::<str>::from);
-        let request = exchange.modern.then(|| message.clone());
-        if let Some(level) =
-            request.as_ref().and_then(|request| request.meta(protocol::META_LOG_LEVEL).map(Box::<str>::from))
-        {
-            session.wants_lines_of(&level);
+    /// `meta` is the place of `_meta` in the message.
+    pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message, meta: Option<Span>) -> Self {
+        let said = meta.and_then(|meta| Object::parse(message.text(meta)));
+        let get = |name: &str| said.as_ref().and_then(|said| said.get(name));
+        if let Some(level) = get(protocol::META_LOG_LEVEL).filter(|_| exchange.modern) {
+            session.wants_lines_of(level);
         }
-        Self { session: session.clone(), exchange, token, request }
+        let token = get("progressToken").map(Box::<str>::from);
+        let request = exchange.modern.then(|| message.clone());
+        Self { session: session.clone(), exchange, token, request, meta }
+    }
+
+    /// What a modern client's request says of this in its `_meta`.
+    fn said(&self, name: &str) -> Option<Box<str>> {
+        let meta = self.request.as_ref()?.text(self.meta?);
+        Object::parse(meta)?.get(name).map(Box::<str>::from)
     }
 
     /// Why the client cannot be asked this; `None` if it can.
     pub fn cannot(&self, method: &str, params: &str) -> Option<String> {
         let said = match &self.request {
-            Some(request) => request.meta(protocol::META_CAPABILITIES).map(Box::<str>::from),
+            Some(_) => self.said(protocol::META_CAPABILITIES),
             None => self.session.caller(&self.exchange).and_then(|caller| caller.capabilities.clone()),
         };
         super::asks::cannot(said.as_deref().unwrap_or("{}"), method, params)
@@ -66,7 +75,7 @@ impl Here {
     pub fn wants_line(&self, level: &str) -> bool {
         let least = match &self.request {
             // Without being asked for, no line goes to a modern client.
-            Some(request) => match request.meta(protocol::META_LOG_LEVEL).map(Box::<str>::from) {
+            Some(_) => match self.said(protocol::META_LOG_LEVEL) {
                 Some(least) => Some(least),
                 None => return false,
             },
@@ -170,7 +179,9 @@ impl ClientCall {
     }
 
     fn replied(self: &Arc<Self>, here: Here, reply: Reply) {
-        if reply.era == Era::Modern && !here.exchange.modern && super::rounds::wants_input(&reply.message) {
+        let result = here.exchange.opened(&reply.message, reply.era);
+        let asking = result.as_ref().filter(|result| reply.era == Era::Modern && super::rounds::wants_input(result));
+        if asking.is_some() && !here.exchange.modern {
             *self.lock() = Place::Here(here.clone());
             return super::rounds::drive(self.clone(), here, reply);
         }
@@ -185,18 +196,15 @@ impl ClientCall {
             }
             None => {}
         }
-        if reply.era == Era::Modern
-            && super::rounds::wants_input(&reply.message)
-            && let Some(asked) = super::rounds::asks(&reply.message, &here, self.source_id())
-        {
-            return here.exchange.asks(&asked);
+        if let Some(asking) = asking {
+            return here.exchange.asks(&super::rounds::asks(asking, &here, self.source_id()));
         }
-        here.session.around.seen.note(&here.session.principal, &reply, self.source_id());
+        here.session.around.seen.note(&here.session.principal, &reply, result.as_ref(), self.source_id());
         if let Some(error) = self.rejected_arguments(&here, &reply.message) {
             return here.exchange.tool_error(&error);
         }
         let Some(Target { subject: Subject::Resource(uri), prefix, .. }) = self.target.get() else {
-            return here.exchange.pass_on(&reply.message, reply.era, "");
+            return here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, "");
         };
         match reply.message.error {
             Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
@@ -205,9 +213,10 @@ impl ClientCall {
             None if let Some(told) =
                 prefix.as_ref().and_then(|prefix| super::offers::prefixed(&reply.message, prefix)) =>
             {
-                here.exchange.pass_on(&told, reply.era, CACHE_HINTS);
+                let result = here.exchange.opened(&told, reply.era);
+                here.exchange.pass_on(&told, result.as_ref(), reply.era, CACHE_HINTS);
             }
-            _ => here.exchange.pass_on(&reply.message, reply.era, CACHE_HINTS),
+            _ => here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, CACHE_HINTS),
         }
     }
 

@@ -15,7 +15,7 @@ use super::{Exchange, Session, Work};
 use crate::call::{CallError, End, ErrorKind, Question, Ticket};
 use crate::protocol;
 use crate::snapshot::Principal;
-use crate::wire::{Message, Object, quoted, unquoted};
+use crate::wire::{Message, Object, Span, quoted, unquoted};
 
 /// How many calls may wait, of one principal and of all.
 const EACH_MAX: usize = 64;
@@ -237,9 +237,13 @@ impl ClientCall {
 
 impl Session {
     /// Takes a waiting call up again if that is what the request is; gives it back if it is not.
-    pub(super) fn resume(self: &Arc<Self>, message: &Message, exchange: Exchange) -> Option<Exchange> {
-        let params = message.params_text().filter(|text| exchange.modern && text.contains(MARK));
-        let Some(params) = params.and_then(Object::parse) else { return Some(exchange) };
+    pub(super) fn resume(
+        self: &Arc<Self>,
+        message: &Message,
+        params: Option<&Object<'_>>,
+        exchange: Exchange,
+    ) -> Option<Exchange> {
+        let Some(params) = params.filter(|_| exchange.modern) else { return Some(exchange) };
         let handle = params.get("requestState").and_then(unquoted).filter(|handle| handle.starts_with(MARK));
         let Some(handle) = handle else { return Some(exchange) };
         let given = params.get("inputResponses");
@@ -257,7 +261,8 @@ impl Session {
             return None;
         };
         if self.begin(&exchange, Work::Call(entry.ticket.clone())) {
-            entry.call.take_up(Here::new(self, exchange, message), responses.as_ref());
+            let meta = params.get("_meta").map(|text| Span::of(&message.line, text));
+            entry.call.take_up(Here::new(self, exchange, message, meta), responses.as_ref());
         } else {
             entry.give_up("the client took the call up under an id that is in flight");
         }

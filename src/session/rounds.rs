@@ -9,20 +9,14 @@ use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
 use crate::protocol::{self, Era};
 use crate::wire::raw::Member;
-use crate::wire::{Message, Object, Piece, quoted};
+use crate::wire::{Object, Piece, quoted};
 
 /// How often a source may ask during one call.
 const ROUNDS_MAX: u32 = 10;
 
-/// Whether a reply asks for input.
-pub fn wants_input(reply: &Message) -> bool {
-    let result = reply
-        .result
-        .map(|span| reply.text(span))
-        .filter(|text| memchr::memmem::find(text.as_bytes(), b"input_required").is_some());
-    let kind =
-        result.and_then(Object::parse).and_then(|object| object.string("resultType").map(|kind| kind.into_owned()));
-    kind.as_deref() == Some("input_required")
+/// Whether a modern source's result asks for input.
+pub fn wants_input(result: &Object<'_>) -> bool {
+    result.string("resultType").as_deref() == Some("input_required")
 }
 
 /// Asks a legacy client what the source asks, and sends the call once more with the answers.
@@ -104,8 +98,7 @@ fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<Strin
 
 /// What a modern source asks by its answer, for a modern client: as it came, but that what the user is shown names the
 /// source, and that its state is bound to whose it is.
-pub fn asks(reply: &Message, here: &Here, source: &str) -> Option<String> {
-    let result = Object::parse(reply.text(reply.result?))?;
+pub fn asks(result: &Object<'_>, here: &Here, source: &str) -> String {
     let one = |member: &Member<'_>| {
         let told = Object::parse(member.value).and_then(|question| {
             let method = question.string("method")?;
@@ -121,7 +114,7 @@ pub fn asks(reply: &Message, here: &Here, source: &str) -> Option<String> {
     });
     let state = result.string("requestState");
     let state = state.map(|state| format!("\"requestState\":{}", quoted(&here.bound(source, &state))));
-    let meta = protocol::meta_without_hop(&result);
+    let meta = protocol::meta_without_hop(result);
     let more: Vec<&str> = [&requests, &state, &meta].into_iter().filter_map(Option::as_deref).collect();
     let more: Vec<&str> = more.into_iter().filter(|text| !text.is_empty()).collect();
     let is_new = |name: &str| match name {
@@ -130,7 +123,7 @@ pub fn asks(reply: &Message, here: &Here, source: &str) -> Option<String> {
         "_meta" => meta.is_some(),
         _ => false,
     };
-    Some(result.rewritten(|name| !is_new(name), &more))
+    result.rewritten(|name| !is_new(name), &more)
 }
 
 /// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions, to a legacy

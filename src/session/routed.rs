@@ -12,6 +12,7 @@ use crate::config::CallLimits;
 use crate::protocol::{self, Era};
 use crate::snapshot::{Principal, Snapshot};
 use crate::source::Source;
+use crate::wire::raw::elements;
 use crate::wire::{Message, Object, Span, quoted};
 
 /// The extension for tasks (SEP-2663).
@@ -40,36 +41,33 @@ impl Seen {
         found.next().map(|(_, _, source)| source.clone())
     }
 
-    /// Takes note of what a result speaks of.
-    pub fn note(&self, principal: &Principal, reply: &Reply, source: &str) {
-        let Some(result) = reply.message.result.map(|span| reply.message.text(span)) else { return };
-        if reply.era == Era::Modern && mentions(result, "\"taskId\"") {
-            let object = Object::parse(result);
-            let is_task = object.as_ref().and_then(|object| object.string("resultType")).as_deref() == Some("task");
-            if let Some(task) =
-                object.filter(|_| is_task).and_then(|object| object.string("taskId").map(|id| id.into_owned()))
-            {
-                self.add(principal, &task_key(&task), source);
-            }
+    /// Takes note of what a result speaks of; `object` is the same result where it has been looked into already.
+    pub fn note(&self, principal: &Principal, reply: &Reply, object: Option<&Object<'_>>, source: &str) {
+        let task =
+            object.filter(|object| reply.era == Era::Modern && object.string("resultType").as_deref() == Some("task"));
+        if let Some(task) = task.and_then(|object| object.string("taskId")) {
+            self.add(principal, &task_key(&task), source);
         }
-        if mentions(result, "\"resource_link\"") {
-            let content = Object::parse(result).and_then(|object| object.get("content").map(str::to_owned));
-            let parts: Vec<&serde_json::value::RawValue> =
-                content.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-            for part in parts.iter().filter_map(|part| Object::parse(part.get())) {
-                if part.string("type").as_deref() == Some("resource_link")
-                    && let Some(uri) = part.string("uri")
-                {
-                    self.add(principal, &uri, source);
-                }
+        let content = match (object, reply.message.result) {
+            (Some(object), _) => object.get("content").filter(|content| links(content.as_bytes())),
+            (None, Some(span)) if links(&reply.message.line[span.range()]) => {
+                Object::parse(reply.message.text(span)).and_then(|object| object.get("content"))
+            }
+            _ => None,
+        };
+        for part in content.and_then(elements).into_iter().flatten().filter_map(Object::parse) {
+            if part.string("type").as_deref() == Some("resource_link")
+                && let Some(uri) = part.string("uri")
+            {
+                self.add(principal, &uri, source);
             }
         }
     }
 }
 
-/// Whether a text has this in it; results can be large.
-fn mentions(text: &str, what: &str) -> bool {
-    memchr::memmem::find(text.as_bytes(), what.as_bytes()).is_some()
+/// Whether a link may be in it. Results can be large, and most have none: they are only searched.
+fn links(result: &[u8]) -> bool {
+    memchr::memmem::find(result, b"\"resource_link\"").is_some()
 }
 
 /// Whether a modern request declares the extension for tasks.
@@ -92,13 +90,18 @@ enum By {
 
 impl Session {
     /// A request that goes to one source, found by what it names. `false` when it is no such request.
-    pub(super) fn route_other(self: &Arc<Self>, method: &str, message: &Message, exchange: &Exchange) -> bool {
+    pub(super) fn route_other(
+        self: &Arc<Self>,
+        method: &str,
+        message: &Message,
+        params: Option<&Object<'_>>,
+        exchange: &Exchange,
+    ) -> bool {
         let by = match method {
-            "prompts/get" => routed_by(message, "name", By::Prompt),
-            "resources/read" => routed_by(message, "uri", By::Resource),
-            "completion/complete" => completed(message),
+            "prompts/get" => routed_by(message, params, "name", By::Prompt),
+            "resources/read" => routed_by(message, params, "uri", By::Resource),
+            "completion/complete" => completed(message, params),
             "tasks/get" | "tasks/update" | "tasks/cancel" if exchange.modern => {
-                let params = message.params_text().and_then(Object::parse);
                 let task = params.and_then(|params| params.string("taskId").map(|task| task.into_owned()));
                 task.map(By::Task).ok_or("`params.taskId` is missing or no string")
             }
@@ -110,7 +113,7 @@ impl Session {
             exchange.error(protocol::MISSING_CAPABILITY, text, Some(&data));
             return true;
         }
-        let Some(exchange) = self.resume(message, exchange.clone()) else { return true };
+        let Some(exchange) = self.resume(message, params, exchange.clone()) else { return true };
         match by {
             Ok(by) => self.send_other(method.to_owned(), by, message.clone(), exchange),
             Err(why) => exchange.error(protocol::INVALID_PARAMS, why, None),
@@ -188,7 +191,7 @@ impl Session {
         };
         let limits = source.config.as_ref().map_or_else(CallLimits::default, |config| config.limits);
         let request = request.from(self.caller(&exchange));
-        let call = ClientCall::new(Here::new(self, exchange, message), false);
+        let call = ClientCall::new(Here::new(self, exchange, message, request.meta()), false);
         call.send(Target { source, subject, prefix }, request, limits, ticket);
     }
 
@@ -199,21 +202,24 @@ impl Session {
     }
 }
 
-fn routed_by(message: &Message, member: &str, by: fn(Span, String) -> By) -> Result<By, &'static str> {
+fn routed_by(
+    message: &Message,
+    params: Option<&Object<'_>>,
+    member: &str,
+    by: fn(Span, String) -> By,
+) -> Result<By, &'static str> {
     const WRONG: &str =
         "what the request is about is missing in `params`, or no string (`name` of a prompt, `uri` of a resource)";
-    let params = message.params_text().and_then(Object::parse).ok_or(WRONG)?;
-    let raw = params.get(member).ok_or(WRONG)?;
+    let raw = params.ok_or(WRONG)?.get(member).ok_or(WRONG)?;
     let text = crate::wire::unquoted(raw).ok_or(WRONG)?.into_owned();
     Ok(by(Span::of(&message.line, raw), text))
 }
 
 /// What a completion is for: a prompt's argument, or a template's.
-fn completed(message: &Message) -> Result<By, &'static str> {
+fn completed(message: &Message, params: Option<&Object<'_>>) -> Result<By, &'static str> {
     const WRONG: &str =
         "`params.ref` must be {\"type\":\"ref/prompt\",\"name\":..} or {\"type\":\"ref/resource\",\"uri\":..}";
-    let params = message.params_text().and_then(Object::parse).ok_or(WRONG)?;
-    let about = params.get("ref").and_then(Object::parse).ok_or(WRONG)?;
+    let about = params.ok_or(WRONG)?.get("ref").and_then(Object::parse).ok_or(WRONG)?;
     let place = |member: &str| {
         let raw = about.get(member).ok_or(WRONG)?;
         let text = crate::wire::unquoted(raw).ok_or(WRONG)?.into_owned();

@@ -11,15 +11,15 @@ use crate::dispatch::{self, Asked, Resolved, Route};
 use crate::menu;
 use crate::protocol;
 use crate::snapshot::Snapshots;
-use crate::wire::{Message, Span};
+use crate::wire::{Message, Object, Span};
 
 /// How often the client of a call that waits for a listing is told so, if it asked for progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 impl Session {
-    pub(super) fn call_tool(self: &Arc<Self>, message: &Message, exchange: Exchange) {
-        let Some(exchange) = self.resume(message, exchange) else { return };
-        let (request, name, arguments) = match CallRequest::read(message) {
+    pub(super) fn call_tool(self: &Arc<Self>, message: &Message, params: Option<&Object<'_>>, exchange: Exchange) {
+        let Some(exchange) = self.resume(message, params, exchange) else { return };
+        let (request, name, arguments) = match CallRequest::of(message, params) {
             Ok(read) => read,
             Err(error) => return exchange.error(protocol::INVALID_PARAMS, &bad_request(&error), None),
         };
@@ -66,7 +66,7 @@ impl Session {
         }
         let request = request.from(self.caller(&exchange));
         let dispatched = matches!(asked, Asked::Dispatched { .. });
-        let call = ClientCall::new(Here::new(self, exchange, message), dispatched);
+        let call = ClientCall::new(Here::new(self, exchange, message, request.meta()), dispatched);
         let snapshot = self.around.control.snapshots.now();
         match dispatch::resolve(&snapshot, &asked) {
             Resolved::Route(route) => go(route, request, &asked, ticket, &call),

@@ -121,10 +121,14 @@ impl Message {
         self.params.map(|span| self.text(span)).filter(|text| *text != "null")
     }
 
+    /// The params, if they are an object. They can be large: whoever needs them more than once keeps what this gives.
+    pub fn params_object(&self) -> Option<Object<'_>> {
+        self.params_text().and_then(Object::parse)
+    }
+
     /// The text of a member of `_meta` in the params.
     pub fn meta(&self, name: &str) -> Option<&str> {
-        let params = Object::parse(self.params_text()?)?;
-        Object::parse(params.get("_meta")?)?.get(name)
+        Object::parse(self.params_object()?.get("_meta")?)?.get(name)
     }
 
     /// The id of a reply to one of the relay's own requests, which are all whole numbers; a source that turns them into
