@@ -1,5 +1,6 @@
 //! What must hold for any bytes at all, one function a parser. The fuzz targets and `tests/fuzz_corpus.rs` call the same ones.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use toolrelay::config::{self, Lookup};
 use toolrelay::wire::message::Span;
 use toolrelay::wire::salvage::salvage_id;
 use toolrelay::wire::sse::{Event, SseReader};
-use toolrelay::wire::{Line, LineReader, Message, Object};
+use toolrelay::wire::{Line, LineReader, Message, Object, Unreadable};
 
 /// A line of either side: the message, its object, and the id that is saved from a wreck.
 pub fn message(bytes: &[u8]) {
@@ -26,16 +27,43 @@ pub fn message(bytes: &[u8]) {
     // A message over the limit is known by its two ends only.
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     salvage_id(head, tail);
-    match Message::parse(Bytes::copy_from_slice(bytes)) {
-        Ok(message) => parsed(&message),
+    let text = std::str::from_utf8(bytes).ok();
+    let read = Message::parse(Bytes::copy_from_slice(bytes));
+    assert_eq!(text.is_none(), matches!(read, Err((Unreadable::NotUtf8, _))));
+    match read {
+        Ok(message) => {
+            is_json(&message.line);
+            parsed(&message);
+        }
         // A byte order mark and blanks at the start may be gone, nothing else.
-        Err((_, rest)) => assert!(bytes.ends_with(&rest)),
+        Err((why, rest)) => {
+            assert!(bytes.ends_with(&rest));
+            match why {
+                Unreadable::NotJson(_) => assert!(serde_json::from_slice::<&RawValue>(&rest).is_err()),
+                Unreadable::NotMessage(_) => is_json(&rest),
+                Unreadable::NotUtf8 | Unreadable::Batch | Unreadable::NotObject => {}
+            }
+        }
     }
-    if let Ok(text) = std::str::from_utf8(bytes)
-        && let Some(found) = Object::parse(text)
-    {
+    let Some(text) = text else { return };
+    let found = Object::parse(text);
+    let raw = serde_json::from_str::<&RawValue>(text).ok();
+    assert_eq!(found.is_some(), raw.is_some_and(|raw| raw.get().starts_with('{')));
+    if let Some(found) = found {
         object(&found, salvaged);
+        // Keys that are no text fail there.
+        let values: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+        for (name, value) in values {
+            let own = found.get(&name).expect("a member is found");
+            assert_eq!((own, own.as_ptr()), (value.get(), value.get().as_ptr()), "{name}");
+        }
     }
+}
+
+/// What was taken for JSON is it, but that the names of a message's own members may hold control characters.
+fn is_json(text: &[u8]) {
+    let has_control = text.iter().any(|byte| byte.is_ascii_control());
+    assert!(has_control || serde_json::from_slice::<&RawValue>(text).is_ok());
 }
 
 /// Each part is JSON, and what a parser that reads everything finds there.

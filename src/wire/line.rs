@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const READ_ROOM: usize = 64 * 1024;
 /// The most room for one read; reached while a long line is coming in.
 const READ_ROOM_MAX: usize = 1024 * 1024;
+/// The most room that is made because the last long line was as long.
+const USUAL_MAX: usize = 4 * 1024 * 1024;
 /// How much of either end of a line that is over the limit is kept, to find the id in it.
 const EDGE: usize = 4 * 1024;
 
@@ -38,6 +40,8 @@ pub struct LineReader<R> {
     limit: usize,
     skipped: Option<Skipped>,
     room: usize,
+    /// The length of the last long line, up to a limit: the next one may well be as long.
+    usual: usize,
     ended: bool,
     total: u64,
 }
@@ -51,6 +55,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             limit,
             skipped: None,
             room: READ_ROOM,
+            usual: 0,
             ended: false,
             total: 0,
         }
@@ -66,6 +71,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let mut line = self.buffer.split_to(at + 1);
             line.truncate(at);
             self.scanned = 0;
+            if at >= READ_ROOM {
+                self.usual = at.min(USUAL_MAX);
+            }
             if let Some(skipped) = self.skipped.take() {
                 return Some(skipped.end(&line));
             }
@@ -126,13 +134,27 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if self.buffer.is_empty() && self.buffer.capacity() > READ_ROOM_MAX {
             self.buffer = BytesMut::new();
         }
-        // Room grows with the line: a long one is not moved more than a few times on its way in.
-        self.buffer.reserve(self.room.max(self.buffer.len()));
+        self.make_room();
         let read = self.inner.read_buf(&mut self.buffer).await?;
         self.room = if read >= self.room { (self.room * 2).min(READ_ROOM_MAX) } else { READ_ROOM };
         self.ended = read == 0;
         self.total += read as u64;
         Ok(!self.ended)
+    }
+
+    /// A long line gets all at once what the last one took, so that it is hardly moved on its way in, and takes no more than
+    /// it needs. For a longer one room is doubled when it is used up.
+    fn make_room(&mut self) {
+        let length = self.buffer.len();
+        if length < READ_ROOM {
+            // The place of the last line may be free again.
+            if !self.buffer.try_reclaim(self.usual + READ_ROOM) {
+                self.buffer.reserve(self.room);
+            }
+        } else if self.buffer.capacity() - length < READ_ROOM {
+            let rest = (self.usual + READ_ROOM).saturating_sub(length);
+            self.buffer.reserve(if rest < READ_ROOM { length } else { rest });
+        }
     }
 
     /// The next line; `None` at the end of the stream. A last line without a newline counts.
@@ -206,6 +228,49 @@ mod tests {
         assert_eq!(lines(&[b"{}\n{\"a\":1}\r\n"], 100), [whole("{}"), whole("{\"a\":1}")]);
         assert_eq!(lines(&["漢字".as_bytes(), "🙂\n\n\r\n \t\nx".as_bytes()], 100), [whole("漢字🙂"), whole("x")]);
         assert_eq!(lines(&[], 100), []);
+    }
+
+    /// The most room that is made for a line while it comes in, and the line.
+    fn room(reader: &mut LineReader<Pipe<'_>>) -> (usize, Line) {
+        let mut most = 0;
+        loop {
+            if let Some(line) = reader.buffered() {
+                return (most, line);
+            }
+            assert!(futures::executor::block_on(reader.fill()).unwrap());
+            most = most.max(reader.buffer.capacity());
+        }
+    }
+
+    #[test]
+    fn a_line_as_long_as_the_last_takes_no_more_room_than_it_needs() {
+        const MIB: usize = 1024 * 1024;
+        let line = |length: usize| [vec![b'x'; length], b"\n".to_vec()].concat();
+        let stream = [line(MIB), line(MIB), line(MIB - 5), line(100), line(20 * MIB), line(100_000)].concat();
+        let mut reader = LineReader::new(Pipe(&stream), usize::MAX);
+        // All lines are kept, as if nobody had taken them yet.
+        let all: [(usize, Line); 6] = std::array::from_fn(|_| room(&mut reader));
+        let rooms = all.each_ref().map(|(most, _)| *most);
+        let bars = [3 * MIB, MIB + 3 * READ_ROOM, MIB + 3 * READ_ROOM, MIB, 41 * MIB, 41 * MIB];
+        assert!(rooms.iter().zip(bars).all(|(room, bar)| *room < bar), "{rooms:?}");
+        let lengths = all.map(|(_, line)| if let Line::Whole(line) = line { line.len() } else { 0 });
+        assert_eq!(lengths, [MIB, MIB, MIB - 5, 100, 20 * MIB, 100_000]);
+    }
+
+    /// Gives at most what a pipe holds at once.
+    struct Pipe<'a>(&'a [u8]);
+
+    impl AsyncRead for Pipe<'_> {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            room: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<io::Result<()>> {
+            let (now, later) = self.0.split_at(READ_ROOM.min(self.0.len()).min(room.remaining()));
+            room.put_slice(now);
+            self.0 = later;
+            std::task::Poll::Ready(Ok(()))
+        }
     }
 
     #[test]
