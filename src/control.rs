@@ -35,6 +35,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// What the control plane is told and asked.
 enum Event {
+    /// The relay serves from now on.
+    Begin,
     /// Somebody uses the relay.
     Wake,
     /// Somebody wants to know what is remembered.
@@ -70,6 +72,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// Called once when the relay begins to serve: starts the sources that are wanted at the start.
+    pub fn begin(&self) {
+        let _ = self.events.try_send(Event::Begin);
+    }
+
     /// Called with a client's first real request: reads the remembered listings, and lists sources never seen before, in
     /// the background. A client that only asks who is there starts nothing.
     pub fn wake(&self) {
@@ -146,8 +153,10 @@ pub struct World {
     around: Surroundings,
     /// Remembered listings not yet read.
     unread: Option<Vec<Key>>,
-    /// To be started when the relay is first used: sources nothing is remembered of, and those wanted at the start.
+    /// To be started: when the relay is first used, sources nothing is remembered of; when it serves, those wanted at the start.
     unstarted: Vec<Source>,
+    /// The relay serves, and sources that are wanted at the start are started as they come.
+    begun: bool,
     /// Somebody uses the relay.
     awake: bool,
     /// Of the listing that each loaded toolset was built from.
@@ -223,6 +232,7 @@ impl World {
             around,
             unread: Some(unread),
             unstarted,
+            begun: false,
             awake: false,
             digests: BTreeMap::new(),
             told: Vec::new(),
@@ -261,10 +271,14 @@ impl World {
         let (mut reloads, mut relocks) = (Vec::new(), Vec::new());
         for event in batch {
             match event {
+                Event::Begin => {
+                    self.begun = true;
+                    self.start_due();
+                }
                 Event::Wake => {
                     self.awake = true;
                     self.recall();
-                    self.start_unknown();
+                    self.start_due();
                 }
                 Event::Recall => self.recall(),
                 Event::Source(event) if !self.is_current(&event) => {}
@@ -331,8 +345,12 @@ impl World {
         });
     }
 
-    fn start_unknown(&mut self) {
-        for source in std::mem::take(&mut self.unstarted) {
+    /// Starts what is due: once the relay is used everything, before that what is wanted at the start.
+    fn start_due(&mut self) {
+        let at_start = |source: &Source| source.config.as_ref().is_some_and(|config| config.start == Start::AtStart);
+        let (awake, begun) = (self.awake, self.begun);
+        let due = self.unstarted.extract_if(.., |source| awake || begun && at_start(source));
+        for source in due.collect::<Vec<_>>() {
             self.around.tracker.spawn(async move {
                 if let Err(error) = source.list().await {
                     tracing::debug!(source = %source.id, why = %error.message, "first listing failed");

@@ -100,7 +100,11 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
         });
     let Some((source, tool)) = owned else {
         error.similar = snapshot.catalog.similar_tools("", name);
-        return Resolved::Refused(error);
+        // It may be a bare name of a source that has never been listed.
+        return match never_listed_bare(snapshot, name) {
+            Some(source) => missing(source, error),
+            None => Resolved::Refused(error),
+        };
     };
     let config = snapshot.source_config(source);
     if config.is_some_and(|config| config.unlisted == Unlisted::Forward) {
@@ -114,6 +118,13 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
     error.similar = entries.map(|entry| snapshot.catalog.exposed_name(entry).to_string()).collect();
     // A source that has this prefix may have got the tool since it was last listed.
     missing(snapshot.source(source).expect("BUG: every toolset has its source"), error)
+}
+
+/// The source whose tools have bare names, where nobody knows them yet and this may be one.
+fn never_listed_bare<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Source> {
+    let bare = snapshot.catalog.toolsets.iter().find(|toolset| toolset.prefix.is_empty())?;
+    let may_have = !bare.is_listed() && withheld_by_name(snapshot, bare.id.as_str(), name).is_none();
+    snapshot.source(bare.id.as_str()).filter(|source| may_have && source.refusal().is_none())
 }
 
 /// Why the tool that would be shown under a name is not.

@@ -66,6 +66,7 @@ async fn over_stdio(built: Built, loader: Loader) -> Result<(), Failure> {
     })?;
     tokio::spawn(cancel_on_closed_output(stop.clone()));
     let relay = built.spawn();
+    relay.control.begin();
     tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
     let last_writes =
         stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
@@ -90,6 +91,7 @@ async fn over_http(built: Built, loader: Loader, address: SocketAddr) -> Result<
         }
     };
     tracing::info!("listening on http://{}{PATH}", front.address());
+    relay.control.begin();
     tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
     let (first, second) = (stop.clone(), hurry.clone());
     tokio::spawn(async move {

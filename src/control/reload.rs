@@ -184,9 +184,7 @@ impl World {
         for (source, why) in plan.ended {
             source.end(why);
         }
-        if self.awake {
-            self.start_unknown();
-        }
+        self.start_due();
         for source in plan.forgotten {
             self.around.tracker.spawn(async move { source.forget().await });
         }
