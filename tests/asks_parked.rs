@@ -198,23 +198,31 @@ fn a_cancelled_call_reaches_the_source_and_takes_the_question_back() {
     talker.relay.finish();
 }
 
-/// The newest request is the one that is told how its call goes on.
+/// The newest request is the one that is told how its call goes on, whether the first one had asked for that or not.
 #[test]
 fn progress_of_a_call_that_was_taken_up_has_the_newest_token() {
-    for newest in [json!("two"), Value::Null] {
+    let token = |token: Option<&str>| token.map_or(json!({}), |token| json!({"progressToken": token}));
+    for tokens in [[Some("one"), Some("two")], [Some("one"), None], [None, Some("two")], [None, None]] {
         let place = Place::new();
         let mut talker = talker(&place, "", Era::Legacy, Era::Modern);
         let call = call(&[form("a")]);
-        talker.meta = json!({"progressToken": "one"});
+        talker.meta = token(tokens[0]);
         let first = talker.request("tools/call", call.clone()).result();
-        talker.meta = if newest.is_null() { json!({}) } else { json!({"progressToken": newest}) };
+        talker.meta = token(tokens[1]);
         let done = talker.request("tools/call", again(&first, &call, json!({"input_1": accepted()})));
         assert_eq!(done.structured()["answers"], json!([{"result": accepted()}]));
         let told = talker.relay.notices.iter().filter(|one| one.raw("method") == Some("\"notifications/progress\""));
-        let tokens: Vec<Value> = told.map(|one| one.params()["progressToken"].clone()).collect();
-        assert_eq!(tokens, if newest.is_null() { vec![] } else { vec![newest] });
+        let told: Vec<Value> = told.map(|one| one.params()["progressToken"].clone()).collect();
+        assert_eq!(told, tokens[1].map(|token| json!(token)).into_iter().collect::<Vec<_>>(), "{tokens:?}");
         talker.relay.finish();
     }
+    // The call of a client that cannot be asked never waits for it, and its source is told of no progress that nobody wants.
+    let place = Place::new();
+    let mut talker = talker(&place, "", Era::Legacy, Era::Modern);
+    talker.capabilities = json!({});
+    talker.request("tools/call", json!({"name": "asker__echo", "arguments": {}})).result();
+    assert!(!place.lines("asker.journal").iter().any(|line| line.contains("progressToken")));
+    talker.relay.finish();
 }
 
 /// Calls that wait for their client leave their places to others; there may be so many of one client, and they all end.

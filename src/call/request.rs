@@ -32,6 +32,9 @@ pub struct CallRequest {
     arguments: Option<(Span, Arguments)>,
     meta: Option<Span>,
     wants_progress: bool,
+    /// The client may take the call up again with another request, which may want progress: a source is told what it needs
+    /// for that with the first one, or never.
+    may_want_progress: bool,
     /// What a legacy client said of itself in its handshake; a modern one says it in each request.
     caller: Option<Arc<Caller>>,
     /// Members to put into the params: what the client answered to a source's questions.
@@ -97,6 +100,7 @@ impl CallRequest {
             arguments: arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty)),
             meta: object.get("_meta").map(span),
             wants_progress,
+            may_want_progress: false,
             caller: None,
             more: None,
             state: None,
@@ -120,10 +124,17 @@ impl CallRequest {
             arguments: None,
             meta: meta.map(|text| Span::of(&message.line, text)),
             wants_progress,
+            may_want_progress: false,
             caller: None,
             more: None,
             state: None,
         })
+    }
+
+    /// The request of a call that the client may take up again.
+    pub fn resumable(mut self) -> Self {
+        self.may_want_progress = true;
+        self
     }
 
     /// The request with something else written where it is routed by.
@@ -251,12 +262,13 @@ impl CallRequest {
         let object = self.meta.and_then(|span| Object::parse(text(span)));
         let hop_owned = |name: &str| name.starts_with(protocol::META_PREFIX) || name == "progressToken";
         let own = object.iter().flat_map(|object| &object.members).any(|member| hop_owned(&member.key));
-        if era == Era::Legacy && !own {
+        let wants_progress = self.wants_progress || self.may_want_progress && era == Era::Legacy;
+        if era == Era::Legacy && !own && !wants_progress {
             return None;
         }
         let mut more = Vec::new();
         let token = format!("\"progressToken\":{id}");
-        if self.wants_progress {
+        if wants_progress {
             more.push(token.as_str());
         }
         let said = if era == Era::Modern { self.said_of_client(object.as_ref()) } else { Vec::new() };

@@ -71,6 +71,13 @@ impl Here {
         super::asks::cannot(said.as_deref().unwrap_or("{}"), method, params)
     }
 
+    /// Whether the call may wait for its client, which then takes it up with another request.
+    fn may_come_back(&self) -> bool {
+        let said = self.request.as_ref().and_then(|request| request.meta(protocol::META_CAPABILITIES));
+        let asked = |name: &str| matches!(name, "elicitation" | "sampling" | "roots");
+        said.and_then(Object::parse).is_some_and(|said| said.members.iter().any(|member| asked(&member.key)))
+    }
+
     /// Whether the client wants to see log lines of this level.
     pub fn wants_line(&self, level: &str) -> bool {
         let least = match &self.request {
@@ -141,7 +148,12 @@ impl ClientCall {
     /// Sends the call to its source.
     pub fn send(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
         let (source, subject) = (target.source.clone(), target.subject.clone());
-        let Some(request) = self.unbound(source.id.as_str(), request) else { return };
+        let Some(mut request) = self.unbound(source.id.as_str(), request) else { return };
+        if let Place::Here(here) = &*self.lock()
+            && here.may_come_back()
+        {
+            request = request.resumable();
+        }
         let _ = self.target.set(target);
         let back = Box::new(Back(self.clone()));
         source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, back }));
