@@ -1,5 +1,5 @@
-//! Owns the decision who may see and call which tool of a source, and the sentence that says why not.
-//! It is pure, and it does not know where a call comes from or where it goes.
+//! Owns the decision who may see and call which tool of a source, who may have which of its prompts and resources, and the
+//! sentence that says why not. It is pure, and it does not know where a call comes from or where it goes.
 //!
 //! # Which tools only read
 //!
@@ -11,12 +11,14 @@
 //! (`get_and_commit`). A name that says neither, such as `report`, counts as writing.
 
 pub mod grant;
+mod offered;
 
 use std::collections::BTreeMap;
 
 use wildmatch::WildMatch;
 
 use crate::config::{ToolOverride, ToolRules};
+pub use offered::Offered;
 
 /// Verbs that do not change anything.
 #[rustfmt::skip]
@@ -121,6 +123,16 @@ impl Policy {
             return Verdict::Withheld { reason: format!("denied by `deny = [{glob:?}]`") };
         }
         self.judge(&ToolFacts { name, read_only_hint: None, destructive_hint: None })
+    }
+
+    /// Why a prompt or a resource is withheld, if it is: the same globs, over its name or its URI.
+    pub fn refusal_of(&self, offered: Offered<'_>) -> Option<String> {
+        if let Some((glob, _)) = self.deny.iter().find(|(glob, _)| offered.is_denied_by(glob)) {
+            return Some(format!("denied by `deny = [{glob:?}]`"));
+        }
+        let is_allowed = |name: &str| self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(name));
+        let all = offered.spellings().iter().all(|spelling| is_allowed(spelling));
+        (!all).then(|| "not in `allow`".to_owned())
     }
 
     fn refusal(&self, name: &str) -> Option<String> {

@@ -81,7 +81,15 @@ pub fn own_info() -> &'static str {
 
 /// `_meta` of the relay's own requests to a modern source.
 pub fn modern_meta() -> String {
-    format!("{{\"{META_VERSION}\":\"{MODERN}\",\"{META_CAPABILITIES}\":{{}},\"{META_CLIENT}\":{}}}", own_info())
+    modern_meta_with("{}")
+}
+
+/// The same, with the text of what the relay can do for this request.
+pub fn modern_meta_with(capabilities: &str) -> String {
+    format!(
+        "{{\"{META_VERSION}\":\"{MODERN}\",\"{META_CAPABILITIES}\":{capabilities},\"{META_CLIENT}\":{}}}",
+        own_info()
+    )
 }
 
 /// The `_meta` member of a result without what belongs to the hop, if there is any of that: the member's text, empty where

@@ -13,8 +13,10 @@ mod offers;
 mod parked;
 mod rounds;
 mod routed;
+mod skills;
 mod subscriptions;
 mod tools;
+mod uris;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -243,7 +245,7 @@ impl Session {
                 self.subscribe(method == "resources/subscribe", &message, exchange);
             }
             other => {
-                if let Some(kind) = offers::Kind::of_method(other) {
+                if let Some(kind) = offers::Kind::of_method(other, exchange.modern) {
                     self.around.control.wake();
                     return self.list_offers(kind, &message, exchange);
                 }

@@ -65,7 +65,14 @@ const CLIENTS: &[(&str, &str)] = &[
     ("http-invalid-tool-headers", MODERN),
     ("json-schema-ref-no-deref", MODERN),
     ("json-schema-2020-12-preservation", MODERN),
+    ("sep-2640-client-no-prefetch", MODERN),
+    ("sep-2640-client-verify-digest", MODERN),
+    ("sep-2640-client-verify-size", MODERN),
+    ("sep-2640-client-verify-frontmatter", MODERN),
 ];
+
+/// The server scenarios about skills, which no revision requires.
+const SKILLS: &[&str] = &["sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"];
 
 /// The suite measures times of some hundred milliseconds, so that two of it must not share the machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -96,6 +103,21 @@ fn servers() {
             std::fs::write(log, under_test.log()).unwrap();
         }
         faults.extend(found);
+        under_test.stop();
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn skills() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut faults = Vec::new();
+    for (name, front) in [("fixture", Front::Fixture), ("relay-stdio", STDIO), ("relay-http", HTTP)] {
+        let under_test = UnderTest::start(front, Era::Dual);
+        for scenario in SKILLS.iter() {
+            let run = format!("{name}-{scenario}");
+            faults.extend(tell(&run, suite::extension(&run, &under_test.url, scenario, MODERN)));
+        }
         under_test.stop();
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

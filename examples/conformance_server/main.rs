@@ -21,6 +21,7 @@ mod listing;
 mod prompts;
 mod resources;
 mod server;
+mod skills;
 mod world;
 
 use std::error::Error;

@@ -1,13 +1,14 @@
-//! The resources: two fixed ones, one to watch, and a template. They never change.
+//! The resources: two fixed ones, one to watch, a template, and the files of the skills. They never change.
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::json;
 
 use crate::calls::PIXEL;
+use crate::skills;
 
 pub fn list() -> Vec<Resource> {
-    vec![
+    let mut all = vec![
         Resource::new("test://static-text", "static-text")
             .with_description("A text that stays the same.")
             .with_mime_type("text/plain"),
@@ -17,7 +18,9 @@ pub fn list() -> Vec<Resource> {
         Resource::new("test://watched-resource", "watched-resource")
             .with_description("A text to subscribe to.")
             .with_mime_type("text/plain"),
-    ]
+    ];
+    all.extend(skills::resources());
+    all
 }
 
 pub fn templates() -> Vec<ResourceTemplate> {
@@ -38,12 +41,13 @@ pub fn read(uri: &str) -> Result<ReadResourceResult, ErrorData> {
         "test://watched-resource" => {
             ResourceContents::text("This is the content of the watched resource.", uri).with_mime_type("text/plain")
         }
-        _ => match id {
-            Some(id) => {
+        _ => match (id, skills::read(uri)) {
+            (_, Some(contents)) => contents,
+            (Some(id), None) => {
                 let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
                 ResourceContents::text(data.to_string(), uri).with_mime_type("application/json")
             }
-            None => return Err(ErrorData::resource_not_found("Resource not found", Some(json!({"uri": uri})))),
+            (None, None) => return Err(ErrorData::resource_not_found("Resource not found", Some(json!({"uri": uri})))),
         },
     };
     Ok(ReadResourceResult::new(vec![contents]))

@@ -9,7 +9,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::world::{Change, Era, World};
-use crate::{calls, listing, prompts, resources};
+use crate::{calls, listing, prompts, resources, skills};
 
 #[derive(Clone)]
 pub struct Server {
@@ -40,8 +40,11 @@ impl ServerHandler for Server {
             .enable_resources_subscribe()
             .enable_completions()
             .enable_logging();
-        let capabilities = if self.world.era == Era::Legacy { capabilities } else { capabilities.enable_tasks() };
-        ServerConfig::new(capabilities.build())
+        let capabilities = match self.world.era {
+            Era::Legacy => capabilities.build(),
+            Era::Modern | Era::Dual => capabilities.enable_tasks().enable_skills_with_directory_read().build(),
+        };
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("conformance-fixture", "1.0.0"))
             .with_instructions("Everything that the conformance suite calls by name.")
     }
@@ -132,6 +135,22 @@ impl ServerHandler for Server {
         _: Context,
     ) -> Result<ReadResourceResponse, ErrorData> {
         Ok(resources::read(&request.uri)?.into())
+    }
+
+    async fn list_skills(&self, _: Option<PaginatedRequestParams>, _: Context) -> Result<ListSkillsResult, ErrorData> {
+        Ok(ListSkillsResult::with_all_items(skills::list()))
+    }
+
+    async fn get_skill(&self, request: GetSkillRequestParams, _: Context) -> Result<GetSkillResult, ErrorData> {
+        skills::get(&request.uri)
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        _: Context,
+    ) -> Result<ReadResourceDirectoryResult, ErrorData> {
+        skills::directory(&request.uri)
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, _: Context) -> Result<(), ErrorData> {

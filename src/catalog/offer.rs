@@ -1,11 +1,15 @@
-//! Owns what a source offers besides tools: prompts, resources and their templates, each item's JSON as the source wrote it.
+//! Owns what a source offers besides tools: prompts, resources, their templates, skills; each item's JSON as the source wrote it.
 //! It does not judge or rename anything; an item that cannot be read is left out and costs no other.
 
 use serde::{Deserialize, Serialize};
 
 use crate::name::ToolName;
-use crate::wire::raw::Members;
+use crate::policy::Offered;
+use crate::wire::raw::{Members, elements};
 use crate::wire::unquoted;
+
+/// The extension for skills (SEP-2640).
+pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 /// What a source declared that it can do, besides tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +24,44 @@ pub struct Abilities {
     pub extensions: Option<String>,
 }
 
-/// A prompt, a resource or a template.
+/// A source has skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skills {
+    /// It lists the directories of its skills as well.
+    pub directory_read: bool,
+}
+
+impl Abilities {
+    /// The extension for skills, as far as it is declared in full: their files are read as resources.
+    pub fn skills(&self) -> Option<Skills> {
+        let extensions = Members::of(self.extensions.as_deref().filter(|_| self.resources)?)?;
+        let own = extensions.get(SKILLS).filter(|text| *text != "null")?;
+        let directory_read = Members::of(own).and_then(|own| own.flag("directoryRead")) == Some(true);
+        Some(Skills { directory_read })
+    }
+}
+
+/// For how long a list holds, and for whom (SEP-2549).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheHint {
+    pub ttl_ms: u64,
+    pub public: bool,
+}
+
+impl CacheHint {
+    /// What holds of lists that nothing is said of.
+    pub const NONE: Self = Self { ttl_ms: 0, public: false };
+
+    /// What holds of two lists as one.
+    pub fn and(self, other: Self) -> Self {
+        Self { ttl_ms: self.ttl_ms.min(other.ttl_ms), public: self.public && other.public }
+    }
+}
+
+/// A prompt, a resource, a template or a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
-    /// The prompt's name, the resource's URI, or the template of URIs.
+    /// The prompt's name, the URI of the resource or of the skill's `SKILL.md`, or the template of URIs.
     pub key: String,
     /// The item's JSON object, on one line.
     pub raw: String,
@@ -40,6 +78,12 @@ pub struct Offer {
     pub resources: Vec<Item>,
     /// Sorted by template.
     pub templates: Vec<Item>,
+    /// Sorted by URI.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<Item>,
+    /// What the source says of the list of its skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills_hint: Option<CacheHint>,
 }
 
 /// Reads the items of one list, by the member that they are told apart by.
@@ -56,9 +100,23 @@ pub fn items<'a>(raws: impl IntoIterator<Item = &'a str>, member: &str) -> Vec<I
 }
 
 impl Offer {
-    /// The prompt so named.
-    pub fn prompt(&self, name: &str) -> Option<&Item> {
-        self.prompts.iter().find(|item| item.key == name)
+    /// What is left of it where rules withhold some. A skill goes as a whole: without one of its files it is of no use, and
+    /// its list of files tells of all.
+    pub fn without(&self, is_withheld: impl Fn(Offered<'_>) -> bool) -> Self {
+        let kept = |items: &[Item], is_kept: &dyn Fn(&Item) -> bool| {
+            items.iter().filter(|item| is_kept(item)).cloned().collect::<Vec<_>>()
+        };
+        let is_read = |item: &Item| !is_withheld(Offered::Resource(&item.key));
+        Self {
+            abilities: self.abilities.clone(),
+            prompts: kept(&self.prompts, &|item| !is_withheld(Offered::Prompt(&item.key))),
+            resources: kept(&self.resources, &is_read),
+            templates: kept(&self.templates, &is_read),
+            skills: kept(&self.skills, &|item| {
+                files(&item.raw).iter().chain([&item.key]).all(|uri| !is_withheld(Offered::Resource(uri)))
+            }),
+            skills_hint: self.skills_hint,
+        }
     }
 
     /// Whether it lists this resource.
@@ -84,6 +142,13 @@ impl Item {
     pub fn name(&self) -> ToolName {
         ToolName::new(self.key.as_str())
     }
+}
+
+/// The URIs of a skill's files, as far as it tells them.
+pub fn files(skill: &str) -> Vec<String> {
+    let skill = Members::of(skill).unwrap_or_default();
+    let files = skill.get("resources").and_then(elements).unwrap_or_default();
+    files.into_iter().filter_map(|file| Some(unquoted(Members::of(file)?.get("uri")?)?.into_owned())).collect()
 }
 
 /// Whether a URI may come from a template (RFC 6570): what stands outside of braces has to be there, in its order, and what
@@ -118,6 +183,29 @@ mod tests {
         ] {
             assert_eq!(template_gives(template, uri), gives, "{template} {uri}");
         }
+    }
+
+    #[test]
+    fn skills_need_resources() {
+        let extensions = format!("{{\"{SKILLS}\":{{\"directoryRead\":true}},\"x\":1}}");
+        let able = |resources, extensions: &str| {
+            Abilities { resources, extensions: Some(extensions.to_owned()), ..Abilities::default() }.skills()
+        };
+        assert_eq!(able(true, &extensions), Some(Skills { directory_read: true }));
+        assert_eq!(able(true, &format!("{{\"{SKILLS}\":{{}}}}")), Some(Skills { directory_read: false }));
+        assert_eq!([able(false, &extensions), able(true, "{\"x\":{}}")], [None, None]);
+    }
+
+    #[test]
+    fn a_skill_is_withheld_with_any_of_its_files() {
+        let skill = |key: &str, file: &str| Item {
+            key: key.to_owned(),
+            raw: format!("{{\"uri\":\"{key}\",\"resources\":[{{\"uri\":\"{key}\"}},{{\"uri\":\"{file}\"}}]}}"),
+        };
+        let skills = vec![skill("skill://a/SKILL.md", "skill://a/x"), skill("skill://b/SKILL.md", "skill://b/secret")];
+        let offer = Offer { skills: skills.clone(), ..Offer::default() };
+        assert_eq!(offer.without(|of| of.is_denied_by("*secret*")).skills, skills[..1]);
+        assert_eq!(offer.without(|of| of.is_denied_by("skill://b/SKILL.md")).skills, skills[..1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::schema::{self, Input};
 use super::text::{LINE_MAX, first_sentence, single_line};
 use crate::config::ToolRules;
 use crate::name::{ExposedName, SourceId, ToolName};
-use crate::policy::{Policy, ToolFacts, Verdict};
+use crate::policy::{Offered, Policy, ToolFacts, Verdict};
 use crate::wire::raw::Members;
 
 /// How many tool names a derived summary gives.
@@ -176,8 +176,14 @@ impl Toolset {
         Self { entries, withheld, categories, drift, loaded: true, ..Self::outline(spec, &outline) }
     }
 
-    /// The toolset as far as remembered numbers tell; its entries are still to be read.
+    /// The toolset as far as remembered numbers tell; its entries are still to be read. What the source offers besides tools
+    /// is judged anew.
     pub fn outline(spec: &ToolsetSpec<'_>, outline: &Outline) -> Self {
+        let mut note = outline.note.clone();
+        if !spec.rules.allow.is_empty() || !spec.rules.deny.is_empty() {
+            let policy = Policy::new(spec.rules);
+            note.offer = note.offer.without(|offered| policy.refusal_of(offered).is_some());
+        }
         Self {
             id: spec.id.clone(),
             name: spec.name.to_owned(),
@@ -194,7 +200,7 @@ impl Toolset {
             loaded: false,
             categories: Categories::default(),
             drift: Vec::new(),
-            note: outline.note.clone(),
+            note,
             hint: outline.tool_names_hint.clone(),
             rules: outline.rules.clone(),
         }
@@ -238,6 +244,12 @@ impl Toolset {
             part.tools_digest = part.digest.clone();
         }
         part
+    }
+
+    /// The toolset without those prompts and resources that are withheld.
+    pub fn offering(mut self, is_withheld: impl Fn(Offered<'_>) -> bool) -> Self {
+        self.note.offer = self.note.offer.without(is_withheld);
+        self
     }
 
     /// The summary; one that was made of the names of tools, without them.

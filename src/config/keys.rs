@@ -185,13 +185,18 @@ pub static SOURCE: &[Key] = &[
         "Names of variables it gets beyond the safe minimum (PATH, HOME, LANG ...); `true` = all of them.",
     ),
     key("read_only", Kind::Bool, Standard::Bool(false), "Withhold every tool that may change something."),
-    key("allow", Kind::Globs, Standard::EmptyList, "Globs of the tools to offer; empty = all."),
-    key("deny", Kind::Globs, Standard::EmptyList, "Globs of the tools to withhold; wins over `allow`."),
+    key(
+        "allow",
+        Kind::Globs,
+        Standard::EmptyList,
+        "Globs of what to offer: names of tools and prompts, URIs of resources and skills; empty = all.",
+    ),
+    key("deny", Kind::Globs, Standard::EmptyList, "The same of what to withhold; wins over `allow`."),
     key(
         "start",
         Kind::Word { works: &["on-demand", "at-start"] },
         Standard::Word("on-demand"),
-        "When it is started: with the first call that needs it, or with the relay.",
+        "When it is started: with the first call that needs it, or as soon as the relay serves.",
     ),
     key(
         "idle_stop_secs",
@@ -351,13 +356,13 @@ pub static CREDENTIAL: &[Key] = &[
     key("token_sha256", Kind::Text, Standard::Unset, "The SHA-256 of the token instead, in hexadecimal."),
     key("sources", Kind::Globs, Standard::Unset, "Globs of the sources it may see; not set = all."),
     key("read_only", Kind::Bool, Standard::Bool(false), "Withhold every tool that may change something."),
-    key("allow", Kind::PairGlobs, Standard::EmptyList, "`source/tool` globs of the tools it may see; empty = all."),
     key(
-        "deny",
+        "allow",
         Kind::PairGlobs,
         Standard::EmptyList,
-        "`source/tool` globs of the tools to withhold; wins over `allow`.",
+        "`source/name` globs of what it may see: names of tools and prompts, URIs of resources and skills; empty = all.",
     ),
+    key("deny", Kind::PairGlobs, Standard::EmptyList, "The same of what to withhold; wins over `allow`."),
     key(
         "exposure",
         Kind::Word { works: &["toolsets", "progressive", "lazy", "meta-only", "eager"] },

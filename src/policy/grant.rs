@@ -1,15 +1,18 @@
-//! Owns what a credential may see and call: which sources, and which of their tools, with the sentence that says why not.
-//! It judges tools that their source's own rules have let pass, and knows no token.
+//! Owns what a credential may see and call: which sources, and which of their tools, prompts and resources, with the
+//! sentence that says why not. It judges what the source's own rules have let pass, and knows no token.
 
 use wildmatch::WildMatch;
 
+use super::Offered;
 use crate::config::Grant;
 use crate::name::SourceId;
 
-/// A glob over `source/tool`.
+/// A glob over `source/name`.
 #[derive(Debug, Clone)]
 struct PairGlob {
     written: String,
+    /// What of it is about names.
+    name: String,
     source: WildMatch,
     tool: WildMatch,
     /// For names that a source does not list, and may take in another letter case.
@@ -21,6 +24,7 @@ impl PairGlob {
         let (source, tool) = written.split_once('/').unwrap_or((written, "*"));
         Self {
             written: written.to_owned(),
+            name: tool.to_owned(),
             source: WildMatch::new(source),
             tool: WildMatch::new(tool),
             tool_in_any_case: WildMatch::new_case_insensitive(tool),
@@ -60,7 +64,7 @@ impl Granted {
         self.sources.is_none() && !self.chooses_tools()
     }
 
-    /// Whether it may see some tools of a source and not others.
+    /// Whether it may have some of what a source offers and not other.
     pub fn chooses_tools(&self) -> bool {
         self.read_only || !self.allow.is_empty() || !self.deny.is_empty()
     }
@@ -90,6 +94,14 @@ impl Granted {
     /// [`refusal_unlisted`](Self::refusal_unlisted) as far as the name alone tells, before the source has been asked.
     pub fn refusal_by_name(&self, source: &str, tool: &str) -> Option<String> {
         self.refusal_unlisted(source, tool, true)
+    }
+
+    /// Why a prompt or a resource is withheld, if it is, whether the source lists it or not.
+    pub fn refusal_of(&self, source: &str, offered: Offered<'_>) -> Option<String> {
+        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && offered.is_denied_by(&glob.name);
+        let denied = self.deny.iter().find(is_denied);
+        let beyond = || offered.spellings().iter().find_map(|spelling| self.beyond(source, spelling, true));
+        denied.map(|glob| self.denied(glob)).or_else(beyond)
     }
 
     fn denied(&self, glob: &PairGlob) -> String {
@@ -132,6 +144,26 @@ mod tests {
         let unlisted = some.refusal_by_name("github", "DELETE_x");
         assert_eq!(unlisted.as_deref(), Some("denied by `deny = [\"*/delete_*\"]` of credential `ci`"));
         check(&some, "github/DELETE_x", true, None);
+    }
+
+    #[test]
+    fn prompts_and_resources_are_judged_by_the_same_globs() {
+        let some = granted(None, true, &["notes/get_*", "notes/doc://open/*", "all/*"], &["*/doc://open/x*"]);
+        for (source, offered, expected) in [
+            ("notes", Offered::Prompt("get_x"), None),
+            ("notes", Offered::Prompt("ask"), Some("not in `allow` of credential `ci`")),
+            ("all", Offered::Prompt("put_x"), None),
+            ("notes", Offered::Resource("doc://open/a"), None),
+            ("notes", Offered::Resource("doc://open/../shut/a"), Some("not in `allow` of credential `ci`")),
+            (
+                "all",
+                Offered::Resource("DOC://open/x1"),
+                Some("denied by `deny = [\"*/doc://open/x*\"]` of credential `ci`"),
+            ),
+            ("other", Offered::Resource("doc://open/a"), Some("not in `allow` of credential `ci`")),
+        ] {
+            assert_eq!(some.refusal_of(source, offered).as_deref(), expected, "{source} {offered:?}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Session {
 
     fn offer_digests(&self, snapshot: &Snapshot) -> [[u8; 32]; 2] {
         let of = |kinds: &[Kind]| digest(snapshot, kinds);
-        [of(&[Kind::Prompts]), of(&[Kind::Resources, Kind::Templates])]
+        [of(&[Kind::Prompts]), of(&[Kind::Resources, Kind::Templates, Kind::Skills])]
     }
 
     /// Tells a client that its list of prompts or resources differs, if it has one or listens.
@@ -119,7 +119,7 @@ impl Session {
             let text = "`params.notifications` is missing or no object";
             return exchange.error(protocol::INVALID_PARAMS, text, None);
         };
-        if uris(&wanted).iter().all(|uri| self.resource(uri).is_some()) {
+        if uris(&wanted).iter().all(|uri| self.resource(uri).is_ok()) {
             return self.listen_now(&wanted, exchange);
         }
         let (session, own, message) = (self.clone(), exchange.clone(), message.clone());

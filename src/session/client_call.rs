@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde_json::value::RawValue;
 
 use super::parked::Waiting;
+use super::uris::{self, Naming};
 use super::{Exchange, Session};
 use crate::call::{Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Ticket, Who};
 use crate::config::CallLimits;
@@ -26,8 +27,8 @@ fn is_not_found(error: &str) -> bool {
 pub struct Target {
     pub source: Source,
     pub subject: Subject,
-    /// What stands before a resource's own URI, where the client asked for it so.
-    pub prefix: Option<String>,
+    /// How the source's URIs are put, where the client asked for one under another than its own.
+    pub prefix: Option<Naming>,
 }
 
 /// A request of the client that waits for the call's answer.
@@ -216,19 +217,32 @@ impl ClientCall {
             return here.exchange.tool_error(&error);
         }
         let Some(Target { subject: Subject::Resource(uri), prefix, .. }) = self.target.get() else {
-            return here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, "");
+            return self.answer(&here, &reply, result.as_ref());
         };
         match reply.message.error {
             Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
-                super::routed::no_resource(uri, &here.exchange, &[]);
+                super::routed::missing_resource(uri, &here.exchange);
             }
-            None if let Some(told) =
-                prefix.as_ref().and_then(|prefix| super::offers::prefixed(&reply.message, prefix)) =>
-            {
+            None if let Some(told) = prefix.as_ref().and_then(|naming| uris::renamed(&reply.message, naming)) => {
                 let result = here.exchange.opened(&told, reply.era);
                 here.exchange.pass_on(&told, result.as_ref(), reply.era, CACHE_HINTS);
             }
             _ => here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, CACHE_HINTS),
+        }
+    }
+
+    /// Passes on what is no resource's.
+    fn answer(&self, here: &Here, reply: &Reply, result: Option<&Object<'_>>) {
+        let snapshot = here.session.around.control.snapshots.now();
+        match self.target.get().and_then(|target| super::skills::told(&snapshot, target, &reply.message)) {
+            None => here.exchange.pass_on(&reply.message, result, reply.era, ""),
+            Some(Ok(told)) => {
+                let result = here.exchange.opened(&told, reply.era);
+                here.exchange.pass_on(&told, result.as_ref(), reply.era, CACHE_HINTS);
+            }
+            Some(Err(why)) => {
+                here.exchange.error(protocol::INVALID_PARAMS, &format!("the skill is withheld: {why}"), None);
+            }
         }
     }
 

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::offers::offers;
+use super::uris::any_skills;
 use super::{Exchange, Session};
 use crate::call::Caller;
 use crate::catalog::Catalog;
-use crate::catalog::offer::Abilities;
+use crate::catalog::offer::{Abilities, SKILLS};
 use crate::config::Exposure;
 use crate::protocol;
 use crate::wire::{Message, Object, quoted};
@@ -71,6 +72,12 @@ impl Session {
                 for member in declared.iter().flat_map(|declared| &declared.members) {
                     extensions.insert(member.key.to_string(), member.value.to_owned());
                 }
+            }
+            extensions.remove(SKILLS);
+            if any_skills(&snapshot, false) {
+                let directories = any_skills(&snapshot, true);
+                let settings = if directories { "{\"directoryRead\":true}" } else { "{}" };
+                extensions.insert(SKILLS.to_owned(), settings.to_owned());
             }
             let extensions: Vec<_> =
                 extensions.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();

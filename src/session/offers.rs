@@ -1,20 +1,18 @@
-//! Owns what clients see of prompts, resources and their templates: which there are, under which names, in which order.
-//! All of every source are always listed, in every exposure: they are chosen by people and programs, and cost a model nothing.
-//!
-//! A prompt is named like a directly shown tool. A resource keeps its URI; where several sources list the same one, the
-//! first in the catalog's order keeps it, and the others' are `toolrelay://SOURCE/URI`, which leads to the source whether it
-//! is listed or not. Any other URI leads to the source whose template gives it, else to the one that spoke of it, else to
-//! the only one that has resources of its scheme, or that has resources at all.
+//! Owns what clients see of prompts, resources, their templates and skills: which there are, under which names, in which order.
+//! All that the rules leave of every source are always listed, in every exposure: they are chosen by people and programs, and
+//! cost a model nothing. A prompt is named like a directly shown tool; how a URI is put is [`super::uris`]'s affair.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Exchange, Session};
+use super::uris::{self, Found, Naming, Nowhere};
+use super::{Exchange, Session, skills};
 use crate::catalog::Toolset;
-use crate::catalog::offer::{Item, Offer};
-use crate::name::ExposedName;
+use crate::catalog::offer::{CacheHint, Item, Offer};
+use crate::name::{ExposedName, SEPARATOR};
+use crate::policy::Offered;
 use crate::protocol;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
@@ -22,8 +20,8 @@ use crate::wire::{Message, Object, quoted};
 
 /// The most items of one page.
 const PAGE: usize = 1000;
-/// What a URI begins with that names its source.
-const OWN_SCHEME: &str = "toolrelay://";
+/// The same of skills: each may name hundreds of files.
+const SKILLS_PAGE: usize = 100;
 
 /// One of the lists besides that of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +29,14 @@ pub enum Kind {
     Prompts,
     Resources,
     Templates,
+    Skills,
 }
 
 impl Kind {
-    /// By the method that lists it.
-    pub fn of_method(method: &str) -> Option<Self> {
+    /// By the method that lists it; only modern clients are told of extensions.
+    pub fn of_method(method: &str, modern: bool) -> Option<Self> {
         match method {
+            skills::LIST if modern => Some(Self::Skills),
             "prompts/list" => Some(Self::Prompts),
             "resources/list" => Some(Self::Resources),
             "resources/templates/list" => Some(Self::Templates),
@@ -49,6 +49,7 @@ impl Kind {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
+            Self::Skills => "skills",
         }
     }
 
@@ -57,7 +58,25 @@ impl Kind {
             Self::Prompts => &offer.prompts,
             Self::Resources => &offer.resources,
             Self::Templates => &offer.templates,
+            Self::Skills => &offer.skills,
         }
+    }
+
+    fn page(self) -> usize {
+        match self {
+            Self::Skills => SKILLS_PAGE,
+            _ => PAGE,
+        }
+    }
+
+    /// For how long the list holds, and for whom, as members of a result.
+    fn hints(self, snapshot: &Snapshot) -> String {
+        let hint = match self {
+            Self::Skills => skills::hint(snapshot),
+            _ => CacheHint::NONE,
+        };
+        let scope = if hint.public { "public" } else { "private" };
+        format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hint.ttl_ms)
     }
 }
 
@@ -78,12 +97,16 @@ fn shown(snapshot: &Snapshot, kind: Kind) -> Vec<String> {
     let mut all = Vec::new();
     for (toolset, _, offer) in offers(snapshot) {
         for item in kind.items(offer) {
-            let (member, name) = match kind {
-                _ if seen.insert(item.key.as_str()) => ("", String::new()),
-                Kind::Templates => ("uriTemplate", format!("{OWN_SCHEME}{}/{}", toolset.id, item.key)),
-                _ => ("uri", format!("{OWN_SCHEME}{}/{}", toolset.id, item.key)),
-            };
-            all.push(renamed(&item.raw, member, &name));
+            if kind == Kind::Skills {
+                all.push(skills::entry(&item.raw, &Naming::Skill(toolset.id.clone())));
+                continue;
+            }
+            let mut uri = uris::shown(snapshot, &toolset.id, offer, &item.key);
+            if !seen.insert(uri.clone()) {
+                uri = Naming::Relay(toolset.id.clone()).shown(&item.key);
+            }
+            let member = if kind == Kind::Templates { "uriTemplate" } else { "uri" };
+            all.push(if uri == item.key { item.raw.clone() } else { renamed(&item.raw, member, &uri) });
         }
     }
     all
@@ -109,68 +132,17 @@ fn renamed(raw: &str, member: &str, value: &str) -> String {
     object.rewritten(|name| name != member, &[&format!("\"{member}\":{}", quoted(value))])
 }
 
-/// The source of a prompt, and its own name for it.
-pub fn find_prompt(snapshot: &Snapshot, name: &str) -> Option<(Source, String)> {
-    let all = prompts(snapshot);
-    all.iter().find(|(shown, ..)| shown == name).map(|(_, source, item)| ((*source).clone(), item.key.clone()))
-}
-
-/// The source of a resource or a template, and its own URI for it. `seen` tells which source spoke of a URI.
-pub fn find_resource(
-    snapshot: &Snapshot,
-    uri: &str,
-    seen: impl Fn(&str) -> Option<String>,
-) -> Option<(Source, String)> {
-    let found = |source: &Source| Some((source.clone(), uri.to_owned()));
-    if let Some((id, rest)) = uri.strip_prefix(OWN_SCHEME).and_then(|rest| rest.split_once('/')) {
-        let own = offers(snapshot).find(|(toolset, ..)| toolset.id.as_str() == id);
-        return own.map(|(_, source, _)| (source.clone(), rest.to_owned()));
+/// The source of a prompt.
+pub fn find_prompt(snapshot: &Snapshot, name: &str) -> Result<Found, Nowhere> {
+    if let Some((_, source, item)) = prompts(snapshot).into_iter().find(|(shown, ..)| shown == name) {
+        return Ok(Found { source: source.clone(), own: item.key.clone(), naming: None });
     }
-    let all = || offers(snapshot).filter(|(_, _, offer)| offer.abilities.resources);
-    if let Some((_, source, _)) = all().find(|(_, _, offer)| offer.lists(uri)) {
-        return found(source);
-    }
-    if let Some((_, source, _)) = all().find(|(_, _, offer)| offer.fits_template(uri)) {
-        return found(source);
-    }
-    if let Some((_, source, _)) = seen(uri).and_then(|id| all().find(|(toolset, ..)| toolset.id.as_str() == id)) {
-        return found(source);
-    }
-    let mut of_scheme = all().filter(|(_, _, offer)| offer.has_scheme(uri));
-    match (of_scheme.next(), of_scheme.next()) {
-        (Some((_, source, _)), None) => return found(source),
-        (Some(_), Some(_)) => return None,
-        (None, _) => {}
-    }
-    let mut any = all();
-    match (any.next(), any.next()) {
-        (Some((_, source, _)), None) => found(source),
-        _ => None,
-    }
-}
-
-/// Under which URIs a resource can be asked for that no source lists and several may have.
-pub fn candidates(snapshot: &Snapshot, uri: &str) -> Vec<String> {
-    let may_have = |offer: &Offer| offer.abilities.resources && offer.has_scheme(uri);
-    let own = offers(snapshot).filter(|(_, _, offer)| may_have(offer));
-    own.map(|(toolset, ..)| format!("{OWN_SCHEME}{}/{uri}", toolset.id)).collect()
-}
-
-/// What was read of a resource, with its URIs as the client knows them: `prefix` before the source's own.
-pub fn prefixed(reply: &Message, prefix: &str) -> Option<Message> {
-    let result = Object::parse(reply.text(reply.result?))?;
-    let one = |raw: &str| {
-        let told = Object::parse(raw).and_then(|content| {
-            let uri = format!("\"uri\":{}", quoted(&format!("{prefix}{}", content.string("uri")?)));
-            Some(content.rewritten(|name| name != "uri", &[&uri]))
+    let refusal =
+        offers(snapshot).filter(|(toolset, ..)| !toolset.prefix.is_empty()).find_map(|(toolset, source, _)| {
+            let own = name.strip_prefix(&toolset.prefix)?.strip_prefix(SEPARATOR)?;
+            uris::refusal(snapshot, source, Offered::Prompt(own))
         });
-        told.unwrap_or_else(|| raw.to_owned())
-    };
-    let contents: Vec<String> = crate::wire::raw::elements(result.get("contents")?)?.into_iter().map(one).collect();
-    let contents = format!("\"contents\":[{}]", contents.join(","));
-    let result = result.rewritten(|name| name != "contents", &[&contents]);
-    let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", reply.id_text()?);
-    Message::parse(line.into()).ok()
+    Err(refusal.map_or(Nowhere::Unknown, Nowhere::Withheld))
 }
 
 /// A hash that differs when a list differs that the principal sees.
@@ -187,7 +159,7 @@ pub fn digest(snapshot: &Snapshot, kinds: &[Kind]) -> [u8; 32] {
 }
 
 impl Session {
-    /// `prompts/list`, `resources/list` and `resources/templates/list`.
+    /// `prompts/list`, `resources/list`, `resources/templates/list` and `skills/list`.
     pub(super) fn list_offers(self: &Arc<Self>, kind: Kind, message: &Message, exchange: Exchange) {
         let cursor = message.params_text().and_then(Object::parse);
         let cursor = cursor.and_then(|params| params.get("cursor").filter(|text| *text != "null").map(str::to_owned));
@@ -207,14 +179,17 @@ impl Session {
             if !session.finish(&own) {
                 return;
             }
+            if kind == Kind::Skills && !uris::any_skills(&snapshot, false) {
+                return own.error(protocol::METHOD_NOT_FOUND, "no source has skills", None);
+            }
             if start > 0 && start >= all.len() {
                 let text = "there is no such cursor (any more): begin the list anew";
                 return own.error(protocol::INVALID_PARAMS, text, None);
             }
             session.knows_offers(&snapshot);
-            let end = all.len().min(start + PAGE);
+            let end = all.len().min(start + kind.page());
             let next = if end < all.len() { format!(",\"nextCursor\":\"{end}\"") } else { String::new() };
-            let hints = if own.modern { ",\"ttlMs\":0,\"cacheScope\":\"private\"" } else { "" };
+            let hints = if own.modern { kind.hints(&snapshot) } else { String::new() };
             own.result(&format!("{{\"{}\":[{}]{next}{hints}}}", kind.member(), all[start..end].join(",")));
         });
     }

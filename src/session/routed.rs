@@ -1,12 +1,13 @@
-//! Owns the requests besides `tools/call` that go to one source: prompts, resources, completions, tasks.
-//! Which source that is, is decided by [`super::offers`].
+//! Owns the requests besides `tools/call` that go to one source: prompts, resources, completions, skills, tasks.
+//! Which source that is, is decided by [`super::offers`] and [`super::uris`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::client_call::{ClientCall, Here, Target};
-use super::offers::{candidates, find_prompt, find_resource};
-use super::{Exchange, Session, Work};
+use super::offers::find_prompt;
+use super::uris::{Found, Nowhere, any_skills, candidates, find_resource, find_skill};
+use super::{Exchange, Session, Work, skills};
 use crate::call::{CallRequest, Reply, Subject, Ticket};
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
@@ -85,6 +86,9 @@ fn task_key(task: &str) -> String {
 enum By {
     Prompt(Span, String),
     Resource(Span, String),
+    Skill(Span, String),
+    /// A directory of a skill.
+    Directory(Span, String),
     Task(String),
 }
 
@@ -101,6 +105,8 @@ impl Session {
             "prompts/get" => routed_by(message, params, "name", By::Prompt),
             "resources/read" => routed_by(message, params, "uri", By::Resource),
             "completion/complete" => completed(message, params),
+            skills::GET if exchange.modern => routed_by(message, params, "uri", By::Skill),
+            skills::DIRECTORY if exchange.modern => routed_by(message, params, "uri", By::Directory),
             "tasks/get" | "tasks/update" | "tasks/cancel" if exchange.modern => {
                 let task = params.and_then(|params| params.string("taskId").map(|task| task.into_owned()));
                 task.map(By::Task).ok_or("`params.taskId` is missing or no string")
@@ -128,27 +134,31 @@ impl Session {
         }
         let session = self.clone();
         let snapshot = self.around.control.snapshots.now();
-        if let Some(found) = self.find(&snapshot, &by) {
+        if let Ok(found) = self.find(&snapshot, &by) {
             return self.go_other(&method, &by, found, &message, exchange, ticket);
         }
         // A source may have got it since it was last listed, or has not been listed yet.
         self.around.tracker.spawn(async move {
             let snapshot = session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
             match session.find(&snapshot, &by) {
-                Some(found) => session.go_other(&method, &by, found, &message, exchange, ticket),
-                None if session.finish(&exchange) => refuse(&by, &exchange, &snapshot),
-                None => {}
+                Ok(found) => session.go_other(&method, &by, found, &message, exchange, ticket),
+                Err(why) if session.finish(&exchange) => refuse(&by, &why, &exchange, &snapshot),
+                Err(_) => {}
             }
         });
     }
 
-    fn find(&self, snapshot: &Snapshot, by: &By) -> Option<(Source, String)> {
+    fn find(&self, snapshot: &Snapshot, by: &By) -> Result<Found, Nowhere> {
         match by {
             By::Prompt(_, name) => find_prompt(snapshot, name),
             By::Resource(_, uri) => find_resource(snapshot, uri, |uri| self.around.seen.source(&self.principal, uri)),
+            By::Skill(_, uri) => find_skill(snapshot, uri, false),
+            By::Directory(_, uri) => find_skill(snapshot, uri, true),
             By::Task(task) => {
-                let source = self.around.seen.source(&self.principal, &task_key(task))?;
-                Some((snapshot.source(&source)?.clone(), task.clone()))
+                let source = self.around.seen.source(&self.principal, &task_key(task));
+                let source = source.and_then(|source| snapshot.source(&source).cloned());
+                let found = |source| Found { source, own: task.clone(), naming: None };
+                source.map(found).ok_or(Nowhere::Unknown)
             }
         }
     }
@@ -157,17 +167,16 @@ impl Session {
         self: &Arc<Self>,
         method: &str,
         by: &By,
-        (source, own): (Source, String),
+        Found { source, own, naming: prefix }: Found,
         message: &Message,
         exchange: Exchange,
         ticket: Arc<Ticket>,
     ) {
         let (place, named) = match by {
             By::Prompt(place, name) | By::Resource(place, name) => (Some(*place), name),
+            By::Skill(place, uri) | By::Directory(place, uri) => (Some(*place), uri),
             By::Task(task) => (None, task),
         };
-        // What is asked for under a URI that names its source is answered so too.
-        let prefix = named.strip_suffix(own.as_str()).filter(|prefix| !prefix.is_empty()).map(str::to_owned);
         let request = match CallRequest::read_other(message, place) {
             Ok(request) if own != *named => request.renamed(&own),
             Ok(request) => request,
@@ -232,14 +241,29 @@ fn completed(message: &Message, params: Option<&Object<'_>>) -> Result<By, &'sta
     }
 }
 
-/// Nothing of that name is known.
-fn refuse(by: &By, exchange: &Exchange, snapshot: &Snapshot) {
+/// Nothing of that name is known, or may be had.
+fn refuse(by: &By, why: &Nowhere, exchange: &Exchange, snapshot: &Snapshot) {
     match by {
         By::Prompt(_, name) => {
-            let text = format!("there is no prompt `{name}`; see `prompts/list`");
+            let text = match why {
+                Nowhere::Unknown => format!("there is no prompt `{name}`; see `prompts/list`"),
+                Nowhere::Withheld(reason) => withheld_text(name, reason),
+            };
             exchange.error(protocol::INVALID_PARAMS, &text, None);
         }
-        By::Resource(_, uri) => no_resource(uri, exchange, &candidates(snapshot, uri)),
+        By::Resource(_, uri) => no_resource(uri, exchange, why, snapshot),
+        By::Skill(_, uri) | By::Directory(_, uri) => {
+            let directory = matches!(by, By::Directory(..));
+            if !any_skills(snapshot, directory) {
+                let text = if directory { "no source lists directories of skills" } else { "no source has skills" };
+                return exchange.error(protocol::METHOD_NOT_FOUND, text, None);
+            }
+            let text = match why {
+                Nowhere::Unknown => format!("there is no skill of `{uri}`; see `skills/list`"),
+                Nowhere::Withheld(reason) => withheld_text(uri, reason),
+            };
+            exchange.error(protocol::INVALID_PARAMS, &text, Some(&format!("{{\"uri\":{}}}", quoted(uri))));
+        }
         By::Task(task) => {
             let text = format!("there is no task `{task}` (any more)");
             exchange.error(protocol::INVALID_PARAMS, &text, None);
@@ -247,15 +271,30 @@ fn refuse(by: &By, exchange: &Exchange, snapshot: &Snapshot) {
     }
 }
 
-/// The error for a resource that there is not, by the client's revision.
-pub fn no_resource(uri: &str, exchange: &Exchange, candidates: &[String]) {
-    let code = if exchange.modern { protocol::INVALID_PARAMS } else { protocol::RESOURCE_NOT_FOUND };
-    let text = match candidates {
-        [] => format!("no source has a resource `{uri}`; see `resources/list` and `resources/templates/list`"),
-        several => {
+fn withheld_text(uri: &str, reason: &str) -> String {
+    format!("`{uri}` is withheld: {reason}")
+}
+
+/// The error for a resource that there is not, or not for this client, by the client's revision.
+pub fn no_resource(uri: &str, exchange: &Exchange, why: &Nowhere, snapshot: &Snapshot) {
+    let text = match (why, &candidates(snapshot, uri)[..]) {
+        (Nowhere::Withheld(reason), _) => withheld_text(uri, reason),
+        (Nowhere::Unknown, []) => return missing_resource(uri, exchange),
+        (Nowhere::Unknown, several) => {
             let all: Vec<String> = several.iter().map(|own| format!("`{own}`")).collect();
             format!("no source lists a resource `{uri}`, and several may have it: ask for {}", all.join(" or "))
         }
     };
-    exchange.error(code, &text, Some(&format!("{{\"uri\":{}}}", quoted(uri))));
+    refuse_resource(uri, exchange, &text);
+}
+
+/// The error for a resource that its source has not.
+pub fn missing_resource(uri: &str, exchange: &Exchange) {
+    let text = format!("no source has a resource `{uri}`; see `resources/list` and `resources/templates/list`");
+    refuse_resource(uri, exchange, &text);
+}
+
+fn refuse_resource(uri: &str, exchange: &Exchange, text: &str) {
+    let code = if exchange.modern { protocol::INVALID_PARAMS } else { protocol::RESOURCE_NOT_FOUND };
+    exchange.error(code, text, Some(&format!("{{\"uri\":{}}}", quoted(uri))));
 }

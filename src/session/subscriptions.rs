@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::offers::{candidates, find_resource};
 use super::routed::no_resource;
+use super::uris::{Found, Nowhere, find_resource};
 use super::{Exchange, Session};
 use crate::protocol;
 use crate::source::Source;
@@ -24,7 +24,7 @@ impl Session {
         let Some(uri) = uri else {
             return exchange.error(protocol::INVALID_PARAMS, "`params.uri` is missing or no string", None);
         };
-        if self.resource(&uri).is_some() {
+        if self.resource(&uri).is_ok() {
             return self.subscribe_to(begin, &uri, &exchange);
         }
         let (session, own) = (self.clone(), exchange.clone());
@@ -37,9 +37,9 @@ impl Session {
     }
 
     fn subscribe_to(self: &Arc<Self>, begin: bool, uri: &str, exchange: &Exchange) {
-        let Some((source, own)) = self.resource(uri) else {
-            let snapshot = self.around.control.snapshots.now();
-            return no_resource(uri, exchange, &candidates(&snapshot, uri));
+        let Found { source, own, .. } = match self.resource(uri) {
+            Ok(found) => found,
+            Err(why) => return no_resource(uri, exchange, &why, &self.around.control.snapshots.now()),
         };
         if begin {
             let params = format!("{{\"uri\":{}}}", quoted(uri));
@@ -50,7 +50,7 @@ impl Session {
         exchange.result("{}");
     }
 
-    pub(super) fn resource(&self, uri: &str) -> Option<(Source, String)> {
+    pub(super) fn resource(&self, uri: &str) -> Result<Found, Nowhere> {
         let snapshot = self.around.control.snapshots.now();
         find_resource(&snapshot, uri, |uri| self.around.seen.source(&self.principal, uri))
     }
@@ -59,7 +59,7 @@ impl Session {
     pub(super) fn listen_to(self: &Arc<Self>, uris: &[String], exchange: &Exchange) -> Vec<String> {
         let mut accepted = Vec::new();
         for uri in uris {
-            let Some((source, own)) = self.resource(uri) else { continue };
+            let Ok(Found { source, own, .. }) = self.resource(uri) else { continue };
             let id = &exchange.id;
             let params = format!("{{\"uri\":{},\"_meta\":{{\"{}\":{id}}}}}", quoted(uri), protocol::META_SUBSCRIPTION);
             self.want(&source, &own, owner(id), updated(&exchange.out, params));

@@ -153,5 +153,6 @@ fn part(toolset: &Arc<Toolset>, granted: &Granted) -> Arc<Toolset> {
     }
     let source = toolset.id.as_str();
     let refusal = |tool: &str, read_only| granted.refusal(source, tool, read_only);
-    Arc::new(toolset.restricted(granted.is_read_only(), refusal))
+    let restricted = toolset.restricted(granted.is_read_only(), refusal);
+    Arc::new(restricted.offering(|offered| granted.refusal_of(source, offered).is_some()))
 }

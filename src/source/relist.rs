@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::offer::{Item, items};
+use crate::catalog::offer::{self, CacheHint, Item, items};
 use crate::catalog::{Listing, ServerNote};
 use crate::protocol::{self, Era};
-use crate::wire::{Object, quoted, unquoted};
+use crate::wire::{Object, quoted};
 
 /// The most pages of one list.
 const PAGES_MAX: usize = 1000;
@@ -33,43 +33,57 @@ const TOOLS: List = List { method: "tools/list", items: "tools" };
 const PROMPTS: List = List { method: "prompts/list", items: "prompts" };
 const RESOURCES: List = List { method: "resources/list", items: "resources" };
 const TEMPLATES: List = List { method: "resources/templates/list", items: "resourceTemplates" };
+const SKILLS: List = List { method: "skills/list", items: "skills" };
 
 struct Page {
     items: Vec<Box<str>>,
     next: Option<String>,
+    hint: Option<CacheHint>,
+}
+
+/// All pages of a list.
+struct Whole {
+    items: Vec<Box<str>>,
+    /// Why it may lack some.
+    incomplete: Option<String>,
+    /// What all pages say of how long it holds.
+    hint: Option<CacheHint>,
 }
 
 /// Reads all pages. What was read before a failure on a later page is kept and marked incomplete.
 pub async fn list(link: &Link, mut note: ServerNote, start_timeout: Duration) -> Result<Listing, CallError> {
     let limit = start_timeout.min(PAGE_TIME);
-    let (tools, incomplete) = whole(link, TOOLS, limit).await?;
+    let tools = whole(link, TOOLS, limit).await?;
     if note.offer.abilities.prompts {
-        note.offer.prompts = besides(link, PROMPTS, "name", limit).await;
+        note.offer.prompts = besides(link, PROMPTS, "name", limit).await.0;
     }
     if note.offer.abilities.resources {
-        note.offer.resources = besides(link, RESOURCES, "uri", limit).await;
-        note.offer.templates = besides(link, TEMPLATES, "uriTemplate", limit).await;
+        note.offer.resources = besides(link, RESOURCES, "uri", limit).await.0;
+        note.offer.templates = besides(link, TEMPLATES, "uriTemplate", limit).await.0;
     }
-    Ok(Listing::new(tools, note, incomplete))
+    if note.offer.abilities.skills().is_some() {
+        (note.offer.skills, note.offer.skills_hint) = besides(link, SKILLS, "uri", limit).await;
+    }
+    Ok(Listing::new(tools.items, note, tools.incomplete))
 }
 
 /// A list besides the tools: without it the source is still of use.
-async fn besides(link: &Link, list: List, key: &str, limit: Duration) -> Vec<Item> {
+async fn besides(link: &Link, list: List, key: &str, limit: Duration) -> (Vec<Item>, Option<CacheHint>) {
     match whole(link, list, limit).await {
-        Ok((raws, _)) => items(raws.iter().map(|raw| &**raw), key),
+        Ok(whole) => (items(whole.items.iter().map(|raw| &**raw), key), whole.hint),
         Err(error) => {
             tracing::debug!(source = link.source, method = list.method, why = %error.message, "list not read");
-            Vec::new()
+            (Vec::new(), None)
         }
     }
 }
 
-async fn whole(link: &Link, list: List, limit: Duration) -> Result<(Vec<Box<str>>, Option<String>), CallError> {
+async fn whole(link: &Link, list: List, limit: Duration) -> Result<Whole, CallError> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut empty = 0;
-    let mut incomplete = None;
+    let (mut incomplete, mut hint) = (None, None);
     for number in 1.. {
         let page = match page(link, list, cursor.as_deref(), limit).await {
             Ok(page) => page,
@@ -79,6 +93,7 @@ async fn whole(link: &Link, list: List, limit: Duration) -> Result<(Vec<Box<str>
             }
             Err(error) => return Err(error),
         };
+        hint = if number == 1 { page.hint } else { page.hint.and_then(|of_page| hint.map(|hint| of_page.and(hint))) };
         empty = if page.items.is_empty() { empty + 1 } else { 0 };
         found.extend(page.items);
         let Some(next) = page.next else { break };
@@ -96,14 +111,19 @@ async fn whole(link: &Link, list: List, limit: Duration) -> Result<(Vec<Box<str>
     if let Some(why) = &incomplete {
         tracing::warn!(source = link.source, why, "list incomplete");
     }
-    Ok((found, incomplete))
+    Ok(Whole { items: found, incomplete, hint })
 }
 
 async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
     let mut members = Vec::new();
     members.extend(cursor.map(|cursor| format!("\"cursor\":{}", quoted(cursor))));
     if link.era() == Era::Modern {
-        members.push(format!("\"_meta\":{}", protocol::modern_meta()));
+        let own = match list.method {
+            // The relay carries what it asks for.
+            method if method == SKILLS.method => format!("{{\"extensions\":{{\"{}\":{{}}}}}}", offer::SKILLS),
+            _ => "{}".to_owned(),
+        };
+        members.push(format!("\"_meta\":{}", protocol::modern_meta_with(&own)));
     }
     let method = list.method;
     let answer = link.request(method, &format!("{{{}}}", members.join(",")));
@@ -124,7 +144,7 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
         let code = object.as_ref().and_then(|error| error.get("code")).unwrap_or("?").to_owned();
         if code == protocol::METHOD_NOT_FOUND.to_string() {
             // A source without tools is a source all the same.
-            return Ok(Page { items: Vec::new(), next: None });
+            return Ok(Page { items: Vec::new(), next: None, hint: None });
         }
         let text = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
         let text = crate::redact::one_line(&crate::redact::mask(&text, &[]), 200);
@@ -139,8 +159,12 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
     if method == TOOLS.method && link.era() == Era::Modern && link.is_over_http() {
         items.retain(|tool| has_usable_headers(link, tool.get()));
     }
-    let next = result.and_then(|result| unquoted(result.get("nextCursor")?).map(|next| next.into_owned()));
-    Ok(Page { items: items.iter().map(|tool| tool.get().into()).collect(), next })
+    let next = result.as_ref().and_then(|result| result.string("nextCursor").map(|next| next.into_owned()));
+    let hint = result.as_ref().and_then(|result| {
+        let ttl_ms = result.get("ttlMs")?.parse().ok()?;
+        Some(CacheHint { ttl_ms, public: result.string("cacheScope").as_deref() == Some("public") })
+    });
+    Ok(Page { items: items.iter().map(|tool| tool.get().into()).collect(), next, hint })
 }
 
 /// A tool that asks for headers in an invalid way must not be used over HTTP (SEP-2243).

@@ -9,6 +9,7 @@
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,6 +24,9 @@ const scenario = process.env.MCP_CONFORMANCE_SCENARIO;
 const modern = process.env.MCP_CONFORMANCE_PROTOCOL_VERSION === '2026-07-28';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 const mock = process.argv.at(-1);
+
+// A schema that takes every result, for methods that the SDK does not know.
+const ANY = { '~standard': { version: 1, vendor: 'toolrelay', validate: (value) => ({ value }) } };
 
 const call = (client, name, args = {}) => client.callTool({ name, arguments: args });
 
@@ -83,6 +87,29 @@ async function whatIsListed(client) {
   }
 }
 
+// A host of skills (SEP-2640): lists them, and when one is loaded reads its files and believes nothing unverified.
+const skills = async (client) => (await client.request({ method: 'skills/list', params: {} }, ANY)).skills;
+
+async function loadSkill(client, { uri, frontmatter, resources }) {
+  for (const { uri: file, digest, size } of resources.sort((a, b) => (b.uri === uri) - (a.uri === uri))) {
+    const [{ text }] = (await client.readResource({ uri: file })).contents;
+    const bytes = Buffer.from(text);
+    if (bytes.length !== size) throw new Error(`${file} has ${bytes.length} bytes, not ${size}`);
+    if (`sha256:${createHash('sha256').update(bytes).digest('hex')}` !== digest) throw new Error(`${file} is another file`);
+    if (file !== uri) continue;
+    const head = Object.fromEntries(text.split('---\n')[1].trim().split('\n').map((line) => line.split(/: (.*)/)));
+    for (const [key, value] of Object.entries(frontmatter)) {
+      if (head[key] !== value) throw new Error(`${file} says another ${key} than the list`);
+    }
+  }
+}
+
+async function refusedSkill(client) {
+  const [skill] = await skills(client);
+  const loaded = await loadSkill(client, skill).then(() => true, (error) => console.error(error.message));
+  if (loaded) throw new Error('a skill was loaded that is not what its entry says');
+}
+
 const SCENARIOS = {
   initialize: (client) => listed(client),
   'request-metadata': (client) => listed(client),
@@ -106,6 +133,12 @@ const SCENARIOS = {
     for (const { name, arguments: args } of context.toolCalls) await call(client, name, args);
   },
   'http-invalid-tool-headers': whatIsListed,
+  'sep-2640-client-no-prefetch': async (client) => {
+    if ((await skills(client)).length !== 1) throw new Error('there is one skill to be listed');
+  },
+  'sep-2640-client-verify-digest': refusedSkill,
+  'sep-2640-client-verify-size': refusedSkill,
+  'sep-2640-client-verify-frontmatter': refusedSkill,
   'json-schema-ref-no-deref': (client) => tool(client, 'lookup_user'),
   'json-schema-2020-12-preservation': async (client) => {
     const { inputSchema } = await tool(client, 'json_schema_2020_12_tool');

@@ -11,6 +11,9 @@ use serde_json::Value;
 const CLI: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 const REQUIREMENTS: &str = "node_modules/@modelcontextprotocol/conformance/requirements";
 
+/// What the names of scenarios about skills begin with: the suite counts them to no revision, and runs them only if it must.
+const OF_SKILLS: &str = "sep-2640-";
+
 /// What a run came to.
 pub struct Outcome {
     /// The suite's totals, for people.
@@ -102,21 +105,67 @@ pub fn client(
     let out = results(run);
     let arguments = ["client", "--command", command, "--scenario", scenario, "--spec-version", revision];
     let mut suite = suite(&arguments, expected, &out);
+    let extends = scenario.starts_with(OF_SKILLS);
+    if extends {
+        suite.arg("--force");
+    }
     suite.env_remove("CONFORMANCE_RELAY").envs(relay.map(|relay| ("CONFORMANCE_RELAY", relay)));
     let output = suite.env("CONFORMANCE_LOG", out.join("relay.log")).output().unwrap();
     let text = said(&output);
-    let passed = text.lines().find_map(|line| line.strip_prefix("Passed: ")).unwrap_or("nothing");
+    let passed = text.lines().find_map(|line| line.strip_prefix("Passed: "));
     let mut faults = Vec::new();
-    if !output.status.success() {
+    if !output.status.success() || passed.is_none() {
         faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out, "")));
     }
     let listed = items(&expectations(expected), "client").iter().any(|item| item.split(':').next() == Some(scenario));
+    // What a client never asked for is skipped.
+    if extends {
+        faults.extend(skipped(&out));
+    }
     for word in ["CLIENT TIMED OUT", "CLIENT EXITED WITH ERROR"] {
         if text.contains(word) && !listed {
             faults.push(format!("the suite: {word}\n{text}"));
         }
     }
-    Outcome { totals: passed.to_owned(), faults }
+    Outcome { totals: passed.unwrap_or("nothing").to_owned(), faults }
+}
+
+/// Runs one scenario of an extension against `url`: those are in no revision's requirements, and run only by name. A check
+/// that was skipped counts as a failure, as what is not declared is skipped.
+pub fn extension(run: &str, url: &str, scenario: &str, revision: &str) -> Outcome {
+    let out = results(run);
+    let arguments = ["server", "--url", url, "--scenario", scenario, "--spec-version", revision, "--force"];
+    let output = suite(&arguments, "none.yml", &out).output().unwrap();
+    let text = said(&output);
+    let passed = text.lines().find_map(|line| line.strip_prefix("Passed: "));
+    let mut faults = Vec::new();
+    if !output.status.success() || passed.is_none() {
+        faults.push(format!("the suite: {}\n{}", verdict(&text), failures(&out, "")));
+    }
+    faults.extend(skipped(&out));
+    Outcome { totals: passed.unwrap_or("nothing").to_owned(), faults }
+}
+
+/// The checks that were skipped.
+fn skipped(out: &Path) -> Vec<String> {
+    let skipped = |(name, check): (String, Value)| {
+        (check["status"] == "SKIPPED").then(|| format!("{name} {} skipped: {}", check["id"], check["errorMessage"]))
+    };
+    checks(out).into_iter().filter_map(skipped).collect()
+}
+
+/// All checks of a run, each with the folder of its scenario, from the files that the suite leaves behind.
+fn checks(out: &Path) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    let mut folders: Vec<_> = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let Ok(checks) = std::fs::read(folder.join("checks.json")) else { continue };
+        let checks: Vec<Value> = serde_json::from_slice(&checks).unwrap();
+        all.extend(checks.into_iter().map(|check| (name.clone(), check)));
+    }
+    all
 }
 
 /// Checks passed and failed by scenario, from the lines `✓ name: 2 passed, 0 failed`.
@@ -169,20 +218,12 @@ fn verdict(text: &str) -> &str {
     starts.iter().filter_map(|start| text.find(start)).min().map_or(text, |start| &text[start..])
 }
 
-/// What failed or was warned of in the scenarios whose folders begin so, from the files that the suite leaves behind.
+/// What failed or was warned of in the scenarios whose folders begin so.
 fn failures(out: &Path, start: &str) -> String {
     let mut text = String::new();
-    let mut folders: Vec<_> = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
-    for folder in folders {
-        let name = folder.file_name().unwrap().to_string_lossy();
-        if !name.starts_with(start) {
-            continue;
-        }
-        let Ok(checks) = std::fs::read(folder.join("checks.json")) else { continue };
-        let checks: Vec<Value> = serde_json::from_slice(&checks).unwrap();
-        for check in checks.iter().filter(|check| check["status"] == "FAILURE" || check["status"] == "WARNING") {
-            let (id, status) = (&check["id"], &check["status"]);
+    for (name, check) in checks(out).iter().filter(|(name, _)| name.starts_with(start)) {
+        let (id, status) = (&check["id"], &check["status"]);
+        if status == "FAILURE" || status == "WARNING" {
             writeln!(text, "  {name} {id} {status}: {}", check["errorMessage"]).unwrap();
         }
     }

@@ -347,7 +347,8 @@ impl Client {
         let mut headers = Vec::new();
         if self.session.is_none() {
             headers = vec![format!("MCP-Protocol-Version: {MODERN}"), format!("Mcp-Method: {method}")];
-            headers.extend(params["name"].as_str().map(|name| format!("Mcp-Name: {name}")));
+            let name = if method == "resources/read" { &params["uri"] } else { &params["name"] };
+            headers.extend(name.as_str().map(|name| format!("Mcp-Name: {name}")));
             let mut all = meta();
             all.as_object_mut().unwrap().extend(params["_meta"].as_object().cloned().unwrap_or_default());
             params["_meta"] = all;
