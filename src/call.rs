@@ -3,6 +3,7 @@
 
 pub mod question;
 mod request;
+mod tenant;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -13,8 +14,9 @@ use crate::config::CallLimits;
 use crate::name::{SourceId, ToolName};
 use crate::protocol::Era;
 use crate::wire::{Message, Outbox, Span, quoted};
-pub use question::{Question, Who};
+pub use question::{Question, Rooted, Who};
 pub use request::{Arguments, BadRequest, CallRequest, Caller};
+pub use tenant::{Tenant, Whose};
 
 /// What is asked of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Call {
     pub request: CallRequest,
     pub limits: CallLimits,
     pub ticket: Arc<Ticket>,
+    /// Whose instance it goes to, where each session has one; `None` where no client makes it.
+    pub tenant: Option<Tenant>,
     pub back: Box<dyn ReturnPath>,
 }
 

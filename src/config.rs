@@ -169,6 +169,7 @@ pub struct SourceConfig {
     pub start_timeout: Duration,
     pub limits: CallLimits,
     pub max_in_flight: usize,
+    pub isolation: Isolation,
     /// The prefix of directly exposed names; empty = bare names.
     pub prefix: String,
     pub unlisted: Unlisted,
@@ -230,6 +231,15 @@ pub enum InheritEnv {
 pub enum Start {
     OnDemand,
     AtStart,
+}
+
+/// Who shares a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// All clients.
+    Shared,
+    /// Nobody: each session has an instance of its own, and so many may run at once.
+    Session { max: usize },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,8 @@
 //! dispatch   DATA PLANE: a snapshot and a call -> policy -> route, or the reason why not
 //! control    CONTROL PLANE: owns the world; one loop over one event type; publishes snapshots
 //! snapshot   the world at an instant: catalog, sources, open toolsets
-//! source     one actor a source: launch or connection, handshake, states, listing; its live link
+//! source     one actor a source (and one a session, with `isolation = "session"`): launch or connection, handshake, states,
+//!            listing; its live link
 //! store      what is remembered between runs (SQLite)
 //! pins       sources.lock on disk: read, written as a whole
 //! call       one request in flight, with its own way back
@@ -68,6 +69,8 @@
 //!   and what left it ([`source::strays`]) as well.
 //! - A configuration that is reloaded touches no source whose entry says what it said, and one that cannot be used nothing.
 //! - A call that a source may have carried out is never sent a second time.
+//! - A client is never asked what may be meant for another: the calls of several take turns on a source that asks, or each
+//!   session has an instance of its own.
 //! - A source gets its own configured headers and credentials and nothing of any client's, and no other origin gets them.
 //! - With `pin = "enforce"` no tool can be called whose definition is not the one in sources.lock, whatever is wrong with that file.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.

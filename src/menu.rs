@@ -20,7 +20,7 @@ pub mod text;
 
 use serde::Serialize;
 
-use crate::call::CallError;
+use crate::call::{CallError, Tenant};
 use crate::catalog::Catalog;
 use crate::config::Exposure;
 use crate::control::Control;
@@ -37,6 +37,8 @@ pub struct Context<'a> {
     pub control: &'a Control,
     pub batches: &'a Batches,
     pub principal: &'a Principal,
+    /// Whose instances of sources it uses; `None` on the command line.
+    pub tenant: Option<&'a Tenant>,
 }
 
 /// One control-plane tool.

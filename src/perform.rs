@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::call::{Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject, Ticket};
+use crate::call::{Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject, Tenant, Ticket};
 use crate::dispatch::{self, Asked, Route};
 use crate::protocol::{self, Era};
 use crate::snapshot::Snapshots;
@@ -19,12 +19,13 @@ pub struct Performed {
     pub is_error: bool,
 }
 
-/// Calls a tool and waits for its result. Dropped while it waits, it cancels the call, as its ticket does.
+/// Calls a tool for a tenant and waits for its result. Dropped while it waits, it cancels the call, as its ticket does.
 pub async fn perform(
     snapshots: &Snapshots,
     asked: &Asked,
     arguments: &str,
     ticket: Arc<Ticket>,
+    tenant: Option<Tenant>,
 ) -> Result<Performed, CallError> {
     let Route { source, tool, limits } = dispatch::settle(snapshots, asked).await?;
     let (id, name) = (source.id.to_string(), tool.to_string());
@@ -33,8 +34,8 @@ pub async fn perform(
     let request = request.with_arguments(None, Arguments::Text(arguments.replace(['\n', '\r'], " ")));
     let (answer, answered) = oneshot::channel();
     let back = Box::new(Waiter(answer));
-    let call =
-        Call { source: source.id.clone(), subject: Subject::Tool(tool), request, limits, ticket: ticket.clone(), back };
+    let (of, subject) = (source.id.clone(), Subject::Tool(tool));
+    let call = Call { source: of, subject, request, limits, ticket: ticket.clone(), tenant, back };
     let _cancel = CancelOnDrop(ticket);
     source.call(Box::new(call));
     let end = answered.await.map_err(|_| {

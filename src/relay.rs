@@ -111,7 +111,7 @@ impl Built {
 impl Relay {
     /// The relay's own tools, for the local user.
     pub fn menu(&self) -> menu::Context<'_> {
-        menu::Context { control: &self.control, batches: &self.batches, principal: &self.local }
+        menu::Context { control: &self.control, batches: &self.batches, principal: &self.local, tenant: None }
     }
 
     /// What a front needs to serve clients.

@@ -18,7 +18,7 @@ mod subscriptions;
 mod tools;
 mod uris;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{CallError, Caller, ErrorKind, Ticket};
+use crate::call::{CallError, Caller, ErrorKind, Tenant, Ticket};
 use crate::control::Control;
 use crate::menu::batch::Batches;
 use crate::protocol;
@@ -63,6 +63,8 @@ const ID_IN_FLIGHT: &str = "a request with this id is in flight already";
 pub struct Session {
     around: Surroundings,
     principal: Principal,
+    /// Whose instances of sources it uses.
+    tenant: Tenant,
     /// Where it is told what belongs to none of its requests.
     news: Arc<Outbox>,
     state: Mutex<ClientState>,
@@ -85,6 +87,8 @@ struct ClientState {
     /// What it is asked, by the relay's own ids.
     asked: HashMap<u64, asks::Asked>,
     last_question: u64,
+    /// The legacy sources that have asked it for its roots.
+    rooted: BTreeSet<String>,
     /// It is a legacy client, and has said that it is ready.
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
@@ -124,9 +128,20 @@ struct Listen {
 
 impl Session {
     /// A session of a principal, which sees the world as that one does.
-    pub fn new(mut around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+    pub fn new(around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+        Self::of(around, principal, Tenant::session(), news)
+    }
+
+    /// The same for one request of a client that has no session.
+    pub fn single(around: Surroundings, principal: Principal, news: Arc<Outbox>) -> Arc<Self> {
+        let tenant = Tenant::Principal(principal.number());
+        Self::of(around, principal, tenant, news)
+    }
+
+    fn of(mut around: Surroundings, principal: Principal, tenant: Tenant, news: Arc<Outbox>) -> Arc<Self> {
         around.control.snapshots = around.control.snapshots.seen_by(&principal);
-        Arc::new(Self { around, principal, news, state: Mutex::default(), settled: Notify::new(), tell: Notify::new() })
+        let (state, settled, tell) = Default::default();
+        Arc::new(Self { around, principal, tenant, news, state, settled, tell })
     }
 
     fn lock(&self) -> MutexGuard<'_, ClientState> {
@@ -271,6 +286,7 @@ impl Session {
                 let reason = params.as_ref().and_then(|params| params.string("reason"));
                 self.cancel(id, reason.as_deref());
             }
+            "notifications/roots/list_changed" => self.roots_changed(),
             _ => {}
         }
     }
@@ -318,6 +334,7 @@ impl Session {
     /// It is told nothing more.
     pub fn close(self: &Arc<Self>) {
         self.unsubscribe();
+        self.tenant.end();
         self.news.close();
     }
 
@@ -388,7 +405,7 @@ impl Session {
             }
         };
         // What the client has been asked it does not answer any more.
-        self.break_off(|state, id| state.asked.values().any(|asked| *asked.exchange == *id));
+        self.break_off(|state, id| state.asked.values().any(|asked| asked.belongs_to(id)));
         if tokio::time::timeout(limit, settled).await.is_err() {
             self.break_off(|_, _| true);
         }

@@ -1,17 +1,21 @@
-//! Owns the sources: one actor each, and the handle through which everyone else reaches it.
+//! Owns the sources: one actor each, or one for each session as well, and the handle through which everyone else reaches them.
 //! It does not know clients, policy or names; calls come in with their way back and listings go out as events.
 
 pub mod actor;
+mod asking;
 mod deliver;
+mod door;
 mod failures;
 pub mod farewell;
 pub mod handshake;
 mod headers;
 pub mod http;
 mod in_flight;
+mod instances;
 pub mod launch;
 pub mod link;
 mod noise;
+mod origin;
 mod own;
 mod post;
 pub mod ready;
@@ -29,32 +33,31 @@ mod verdict;
 pub mod waiting;
 pub mod watchdog;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{Call, CallError, End, ErrorKind};
+use crate::call::{Call, CallError, End, ErrorKind, Rooted, Tenant, Whose};
 use crate::catalog::Listing;
-use crate::config::{BadSource, SourceConfig, SourceEntry};
+use crate::config::{BadSource, Isolation, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 use crate::protocol::Era;
 use crate::redact;
+use door::Door;
 use farewell::Ending;
 pub use farewell::Farewell;
+use instances::{Instances, Role};
 use link::Link;
+use origin::Origin;
 use updates::Subscribers;
 use watchdog::Watchdog;
 
-/// How many calls and questions may wait for an actor: more than one client can have in flight.
-const INBOX: usize = 1024;
 /// Characters of a call's arguments in the log.
 const ARGUMENTS_LOGGED: usize = 2_000;
-/// How long the successor of a source waits for its end: a little longer than that takes. What still runs then has left
-/// the source's process group and holds its pipes.
-const SUCCESSION: Duration = Duration::from_secs(3);
 
 /// What a source is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,6 +164,8 @@ pub enum Ask {
     List(oneshot::Sender<Result<(), CallError>>),
     /// What was remembered of its list is lost.
     Forget,
+    /// Its list may be another one now.
+    Changed,
 }
 
 /// A source as everyone else sees it. Cheap to clone.
@@ -171,19 +176,49 @@ pub struct Source {
     pub config: Option<Arc<SourceConfig>>,
     /// With which edition of the configuration it came.
     pub edition: u64,
-    door: Option<Door>,
+    active: Option<Active>,
     status: watch::Receiver<Status>,
 }
 
+/// What a source has that may run.
 #[derive(Clone)]
-struct Door {
-    /// The live connection, for the fast path past the actor.
-    live: Arc<Mutex<Option<Arc<Link>>>>,
-    inbox: mpsc::Sender<Ask>,
-    /// What its configuration says now, for the actor.
+struct Active {
+    /// The way to the actor that is listed; all clients share it, unless each session has an instance of its own.
+    door: Door,
+    instances: Option<Arc<Instances>>,
+    /// What its configuration says now, for its actors.
     settings: Arc<watch::Sender<Arc<SourceConfig>>>,
     ending: Ending,
 }
+
+impl Active {
+    fn new(config: &Arc<SourceConfig>, known: Known, around: &Surroundings, after: Option<Ending>) -> (Self, Watch) {
+        let (origin, over) = Origin::new(config.clone(), known.era, around, after);
+        let (settings, ending) = (origin.settings.clone(), origin.ending.clone());
+        let (door, status) = origin.clone().spawn(Role::Lister, known.digest, over);
+        let is_shared = config.isolation == Isolation::Shared;
+        let instances = (!is_shared).then(|| Instances::new(origin, &door.inbox));
+        (Self { door, instances, settings, ending }, status)
+    }
+
+    /// The way to what this tenant calls; `None` once its session is over.
+    fn door_of(&self, tenant: Option<&Tenant>) -> Option<Cow<'_, Door>> {
+        match (&self.instances, tenant) {
+            (Some(instances), Some(tenant)) => instances.of(tenant).map(Cow::Owned),
+            _ => Some(Cow::Borrowed(&self.door)),
+        }
+    }
+
+    /// The live connection that this tenant uses, if there is one.
+    fn link_of(&self, tenant: &Tenant) -> Option<Arc<Link>> {
+        match &self.instances {
+            Some(instances) => instances.known(tenant)?.link(),
+            None => self.door.link(),
+        }
+    }
+}
+
+type Watch = watch::Receiver<Status>;
 
 impl Source {
     /// Makes the source of a checked entry and spawns its actor; starts no process. Where it takes the place of another
@@ -197,56 +232,38 @@ impl Source {
                 Self::inert(&config.id, Some(Arc::new((**config).clone())), State::Disabled, around.edition)
             }
             SourceEntry::Usable(config) => {
-                let after = predecessor.and_then(|source| source.door.as_ref()).map(|door| door.ending.clone());
-                Self::active(Arc::new((**config).clone()), known, around, after)
+                let after = predecessor.and_then(|source| source.active.as_ref()).map(|active| active.ending.clone());
+                let config = Arc::new((**config).clone());
+                let (active, status) = Active::new(&config, known, around, after);
+                Self {
+                    id: config.id.clone(),
+                    config: Some(config),
+                    edition: around.edition,
+                    active: Some(active),
+                    status,
+                }
             }
         }
     }
 
     fn inert(id: &SourceId, config: Option<Arc<SourceConfig>>, state: State, edition: u64) -> Self {
         let (_, status) = watch::channel(Status::now(state));
-        Self { id: id.clone(), config, edition, door: None, status }
-    }
-
-    fn active(config: Arc<SourceConfig>, known: Known, around: &Surroundings, after: Option<Ending>) -> Self {
-        let (inbox, asks) = mpsc::channel(INBOX);
-        let (publish, status) = watch::channel(Status::now(State::Dormant { note: None }));
-        let (settings, followed) = watch::channel(config.clone());
-        let (live, ending) = (Arc::new(Mutex::new(None)), Ending::default());
-        // All that belongs to this source: it can be ended, and seen to its end, without the others.
-        let (tracker, shutdown) = (TaskTracker::new(), around.shutdown.child_token());
-        let own = Surroundings { tracker: tracker.clone(), shutdown: shutdown.clone(), ..around.clone() };
-        let actor = actor::Actor::new(followed, known, own, live.clone(), publish, ending.clone());
-        let over = ending.guard();
-        around.tracker.spawn(async move {
-            let _over = over;
-            if let Some(after) = after {
-                tokio::select! {
-                    () = after.over().cancelled() => {}
-                    () = shutdown.cancelled() => {}
-                }
-            }
-            actor.run(asks).await;
-            tracker.close();
-            let _ = tokio::time::timeout(SUCCESSION, tracker.wait()).await;
-        });
-        let door = Door { live, inbox, settings: Arc::new(settings), ending };
-        Self { id: config.id.clone(), config: Some(config), edition: around.edition, door: Some(door), status }
+        Self { id: id.clone(), config, edition, active: None, status }
     }
 
     /// The same source, its process and its calls in flight, under other settings from now on.
     pub fn retuned(&self, config: &SourceConfig) -> Self {
         let config = Arc::new(config.clone());
-        if let Some(door) = &self.door {
-            door.settings.send_replace(config.clone());
+        if let Some(active) = &self.active {
+            active.settings.send_replace(config.clone());
         }
         Self { config: Some(config), ..self.clone() }
     }
 
-    /// Ends this one source. What is in flight fails and is told why, and so is every later call through this handle.
+    /// Ends this one source, all its instances. What is in flight fails and is told why, and so is every later call through this handle.
     pub fn end(&self, why: Farewell) {
-        if let Some(door) = &self.door {
-            door.ending.want(why);
+        if let Some(active) = &self.active {
+            active.ending.want(why);
         }
     }
 
@@ -259,27 +276,32 @@ impl Source {
         self.status.clone()
     }
 
+    /// How many instances run, apart from the one that is listed; `None` where all clients share that.
+    pub fn instances(&self) -> Option<usize> {
+        self.active.as_ref()?.instances.as_ref().map(|instances| instances.running())
+    }
+
+    /// Whether each session has an instance of its own.
+    pub fn is_isolated(&self) -> bool {
+        self.instances().is_some()
+    }
+
+    /// The subscriptions to what this tenant uses of the source.
+    pub fn seen_by(&self, all: &Subscribers, tenant: &Tenant) -> Subscribers {
+        all.of(if self.is_isolated() { tenant.whose() } else { Whose::Everybody })
+    }
+
     /// Sends a call: to the running source at once, else it waits until the source has started.
     pub fn call(&self, call: Box<Call>) {
         self.log(&call);
-        let Some(door) = &self.door else { return call.back.end(End::Failed(self.closed())) };
-        let live = door.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let call = match live {
-            Some(link) => match link.submit(call) {
-                Ok(()) => return,
-                Err(call) => call,
-            },
-            None => call,
+        let Some(active) = &self.active else { return call.back.end(End::Failed(self.closed(None))) };
+        let tenant = call.tenant.clone();
+        let left = match active.door_of(tenant.as_ref()) {
+            Some(door) => door.call(call).err(),
+            None => Some(call),
         };
-        match door.inbox.try_send(Ask::Call(call)) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(Ask::Call(call))) => {
-                let text = format!("source `{}` has more calls waiting for its start than it can take", self.id);
-                let error = CallError::new(ErrorKind::Busy, text, "try again in a moment");
-                call.back.end(End::Failed(error.at(self.id.as_str(), None)));
-            }
-            Err(mpsc::error::TrySendError::Closed(Ask::Call(call))) => call.back.end(End::Failed(self.closed())),
-            Err(_) => unreachable!("BUG: a call was sent"),
+        if let Some(call) = left {
+            call.back.end(End::Failed(self.closed(tenant.as_ref())));
         }
     }
 
@@ -294,45 +316,60 @@ impl Source {
 
     /// Has the source listed again (started if need be), and waits until the catalog shows it.
     pub async fn list(&self) -> Result<(), CallError> {
-        let Some(door) = &self.door else { return Err(self.closed()) };
-        let (reply, done) = oneshot::channel();
-        if door.inbox.send(Ask::List(reply)).await.is_err() {
-            return Err(self.closed());
-        }
-        done.await.unwrap_or_else(|_| Err(self.closed()))
+        let Some(active) = &self.active else { return Err(self.closed(None)) };
+        active.door.list().await.unwrap_or_else(|| Err(self.closed(None)))
+    }
+
+    /// Has started what this tenant uses of the source, if it does not run.
+    pub async fn start(&self, tenant: &Tenant) -> Result<(), CallError> {
+        let door = self.active.as_ref().and_then(|active| active.door_of(Some(tenant)));
+        let Some(door) = door else { return Err(self.closed(Some(tenant))) };
+        door.list().await.unwrap_or_else(|| Err(self.closed(Some(tenant))))
+    }
+
+    /// The live connection that a tenant uses.
+    fn link_of(&self, tenant: &Tenant) -> Option<Arc<Link>> {
+        self.active.as_ref()?.link_of(tenant)
     }
 
     /// Has a running source told which resources are wanted (see [`Link::subscribe`]); one that is not running is told when
     /// it has started.
-    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
-        let live = self.door.as_ref().map(|door| door.live.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        if let Some(link) = live.flatten() {
+    pub fn subscribe(&self, tenant: &Tenant, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+        if let Some(link) = self.link_of(tenant) {
             link.subscribe(wanted, new, gone);
         }
     }
 
     /// Has a running legacy source send log lines from this level on; one that is not running is told when it has started.
-    pub fn set_log_level(&self, level: &str) {
-        let live = self.door.as_ref().map(|door| door.live.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        if let Some(link) = live.flatten() {
+    pub fn set_log_level(&self, tenant: &Tenant, level: &str) {
+        if let Some(link) = self.link_of(tenant) {
             link.set_log_level(level);
+        }
+    }
+
+    /// Tells a running legacy source that the roots of a client are others now.
+    pub fn roots_changed(&self, tenant: &Tenant, of: &Arc<impl Rooted + 'static>) {
+        if let Some(link) = self.link_of(tenant) {
+            link.roots_changed(of);
         }
     }
 
     /// Its remembered list is lost: the next listing counts as new, whatever it says.
     pub async fn forget(&self) {
-        if let Some(door) = &self.door {
-            let _ = door.inbox.send(Ask::Forget).await;
+        if let Some(active) = &self.active {
+            let _ = active.door.inbox.send(Ask::Forget).await;
         }
     }
 
     /// Why this source takes no calls whatever happens; `None` if it may be called.
     pub fn refusal(&self) -> Option<CallError> {
-        self.door.is_none().then(|| self.closed())
+        self.active.is_none().then(|| self.closed(None))
     }
 
-    fn closed(&self) -> CallError {
-        let ended = self.door.as_ref().and_then(|door| door.ending.error(self.id.as_str()));
+    fn closed(&self, tenant: Option<&Tenant>) -> CallError {
+        let over = tenant.and_then(Tenant::over).filter(|_| self.is_isolated()).cloned();
+        let ending = self.active.as_ref().map(|active| active.ending.of_session(over));
+        let ended = ending.and_then(|ending| ending.error(self.id.as_str()));
         if let Some(error) = ended {
             return error;
         }

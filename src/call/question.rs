@@ -20,6 +20,11 @@ pub struct Who {
     pub any_call: bool,
 }
 
+/// A client that can be asked for its roots outside of a call.
+pub trait Rooted: Send + Sync {
+    fn ask_for_roots(self: Arc<Self>, question: Question);
+}
+
 /// One request of a source. It is answered once; one that is dropped is refused.
 pub struct Question {
     pub source: Arc<str>,

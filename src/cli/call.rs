@@ -91,6 +91,7 @@ async fn call(
         request,
         limits,
         ticket: ticket.0.clone(),
+        tenant: None,
         back,
     }));
     match ended.await {

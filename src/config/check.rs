@@ -26,9 +26,11 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (tree, repeated) = parse(text, file)?;
     let base = folder_of(file);
-    let mut reader = Reader { faults: Faults::new(text, file.to_owned()), lookup, base: &base, is_disabled: false };
+    let faults = Faults::new(text, file.to_owned());
+    let mut reader = Reader { faults, lookup, base: &base, is_disabled: false, pin: Pin::Warn };
     top(&mut reader, &tree);
     let relay = relay(&mut reader, &tree, file);
+    reader.pin = relay.pin;
     let sources = match tree.get("source").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
         _ => Vec::new(),

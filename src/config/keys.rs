@@ -219,6 +219,18 @@ pub static SOURCE: &[Key] = &[
     key("max_call_secs", SECS, Standard::Whole(3600), "How long a call may take in all, progress or not."),
     key("max_in_flight", Kind::Whole { min: 1, max: 65_536 }, Standard::Whole(64), "How many calls it gets at once."),
     key(
+        "isolation",
+        Kind::Word { works: &["shared", "session"] },
+        Standard::Word("shared"),
+        "Whether all clients share it, or each session has a process (or an HTTP session) of its own.",
+    ),
+    key(
+        "max_instances",
+        Kind::Whole { min: 1, max: 4096 },
+        Standard::Whole(16),
+        "With `isolation = \"session\"`: how many of them may run at once. A call that would need one more is refused as busy.",
+    ),
+    key(
         "prefix",
         Kind::Prefix,
         Standard::Unset,

@@ -7,12 +7,12 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::InheritEnv;
 use super::fault::{Faults, did_you_mean, dotted};
 use super::keys::{CATEGORY, CATEGORY_MAX, FOREIGN, Key, Kind, PREFIX_MAX, Standard, TOOL, names};
 use super::lookup::Lookup;
 use super::template::{Template, from_base};
 use super::values::{Span, Value, Values};
+use super::{InheritEnv, Pin};
 
 /// Reads sections and collects the faults.
 pub(super) struct Reader<'a> {
@@ -22,6 +22,8 @@ pub(super) struct Reader<'a> {
     pub(super) base: &'a Path,
     /// Whether what is read is never launched: then variables and files need not be there.
     pub(super) is_disabled: bool,
+    /// As `[relay]` has it.
+    pub(super) pin: Pin,
 }
 
 /// A key at its place.
@@ -478,8 +480,8 @@ mod tests {
                 "'a b' = 1",
                 "\"a b\": unknown key; hint: the keys here are `name`, `provider`, `summary`, `enabled`, \
               `command`, `args`, `env`, `cwd`, `inherit_env`, `read_only`, `allow`, `deny`, `start`, `idle_stop_secs`, \
-              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `prefix`, `unlisted`, `era`, \
-              `tool`, `category`, `url`, `transport`, `headers`, `auth`, `token`, `ca_file`, `proxy` and \
+              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `isolation`, \
+              `max_instances`, `prefix`, `unlisted`, `era`, `tool`, `category`, `url`, `transport`, `headers`, `auth`, `token`, `ca_file`, `proxy` and \
               `connect_timeout_secs`",
             ),
             ("tool.x.hiden = true", "tool.x.hiden: unknown key; hint: did you mean `hidden`?"),

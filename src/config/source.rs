@@ -15,8 +15,8 @@ use super::keys::{OF_HTTP, OF_PROGRAMS, SOURCE};
 use super::read::Reader;
 use super::values::{Span, Values};
 use super::{
-    BadSource, CallLimits, EraChoice, Launch, Reach, Remote, SourceConfig, SourceEntry, Start, ToolOverride, ToolRules,
-    Transport, Unlisted,
+    BadSource, CallLimits, EraChoice, Isolation, Launch, Pin, Reach, Remote, SourceConfig, SourceEntry, Start,
+    ToolOverride, ToolRules, Transport, Unlisted,
 };
 
 /// What is written twice, by table and id: the key and where the second one is.
@@ -141,6 +141,7 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
             reader.faults.add(at, dotted(section, "command"), "the command is empty", hint);
         }
     }
+    instances(reader, values, section);
     let category = dotted(section, "category");
     reader.no_repetition(values.tables("category").map(|(name, values)| (dotted(&category, name), values)));
     if let (Some(max), Some(at)) = (values.whole_if_set("max_call_secs"), values.at("max_call_secs")) {
@@ -153,6 +154,21 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
             let hint = format!("write at least {secs}, or a shorter `call_timeout_secs`");
             reader.faults.add(at, dotted(section, "max_call_secs"), cause, hint);
         }
+    }
+}
+
+/// What an instance for each session asks of the other keys.
+fn instances(reader: &mut Reader<'_>, values: &Values, section: &str) {
+    let is_apart = is(values, "isolation", "session");
+    if let (false, Some(at)) = (is_apart, values.written("max_instances")) {
+        let hint = "write `isolation = \"session\"` beside it, or remove it";
+        reader.faults.add(at, dotted(section, "max_instances"), "all clients share the one instance there is", hint);
+    }
+    if let (true, Pin::Enforce, Some(at)) = (is_apart, reader.pin, values.at("isolation")) {
+        let cause =
+            "with `pin = \"enforce\"` only tools that were looked at may be called, and each instance has its own";
+        let hint = "write `isolation = \"shared\"`, or another `pin` in [relay]";
+        reader.faults.add(at, dotted(section, "isolation"), cause, hint);
     }
 }
 
@@ -242,6 +258,7 @@ impl Draft {
             start_timeout: Duration::from_secs(values.whole("start_timeout_secs")),
             limits: limits(values),
             max_in_flight: usize::try_from(values.whole("max_in_flight")).unwrap_or(usize::MAX),
+            isolation: isolation(values),
             prefix: self.prefix.unwrap_or_else(|| self.id.to_string()),
             unlisted: if is(values, "unlisted", "forward") { Unlisted::Forward } else { Unlisted::Refuse },
             rules: rules(values),
@@ -298,6 +315,13 @@ fn limits(values: &Values) -> CallLimits {
     CallLimits { idle: Duration::from_secs(idle), total: Duration::from_secs(total) }
 }
 
+fn isolation(values: &Values) -> Isolation {
+    match is(values, "isolation", "session") {
+        true => Isolation::Session { max: usize::try_from(values.whole("max_instances")).unwrap_or(usize::MAX) },
+        false => Isolation::Shared,
+    }
+}
+
 fn rules(values: &Values) -> ToolRules {
     let tools = values.tables("tool").map(|(name, tool)| {
         let rule = ToolOverride {
@@ -325,6 +349,16 @@ mod tests {
     #[test]
     fn a_source_is_checked_as_a_whole() {
         for (text, told) in [
+            (
+                "[source.a]\ncommand = 'x'\nmax_instances = 2",
+                "3: source.a.max_instances: all clients share the one instance there is; hint: write `isolation = \
+                 \"session\"` beside it, or remove it",
+            ),
+            (
+                "[relay]\npin = 'enforce'\n[source.a]\ncommand = 'x'\nisolation = 'session'",
+                "5: source.a.isolation: with `pin = \"enforce\"` only tools that were looked at may be called, and each \
+                 instance has its own; hint: write `isolation = \"shared\"`, or another `pin` in [relay]",
+            ),
             (
                 "[source.a]",
                 "1: source.a: it has neither `command` nor `url`; hint: write `command = \"...\"` with the program to start, \

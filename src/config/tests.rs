@@ -84,6 +84,7 @@ fn what_is_not_written_has_its_default() {
             start_timeout: Duration::from_secs(180),
             limits: CallLimits { idle: Duration::from_secs(300), total: Duration::from_secs(3600) },
             max_in_flight: 64,
+            isolation: Isolation::Shared,
             prefix: "a".to_owned(),
             unlisted: Unlisted::Refuse,
             rules: ToolRules::default(),
@@ -131,6 +132,8 @@ start_timeout_secs = 1
 call_timeout_secs = 2
 max_call_secs = 3_0
 max_in_flight = 5
+isolation = "session"
+max_instances = 3
 prefix = ""
 unlisted = "forward"
 era = "modern"
@@ -184,6 +187,7 @@ tool."two.three" = {}
             start_timeout: Duration::from_secs(1),
             limits: CallLimits { idle: Duration::from_secs(2), total: Duration::from_secs(30) },
             max_in_flight: 5,
+            isolation: Isolation::Session { max: 3 },
             prefix: String::new(),
             unlisted: Unlisted::Forward,
             rules: ToolRules {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Config, Credential, HttpConfig, RelayConfig, SourceConfig, SourceEntry};
+use crate::config::{Config, Credential, HttpConfig, Isolation, RelayConfig, SourceConfig, SourceEntry};
 use crate::name::SourceId;
 
 /// What becomes of one source. A source that is in neither list of a [`Changes`] is not in it.
@@ -55,7 +55,9 @@ fn fate(old: &SourceEntry, new: &SourceEntry) -> Fate {
 /// Whether a process started under one entry serves the other as well. What is written counts, not what `${...}` in it
 /// comes to.
 fn is_same_process(old: &SourceConfig, new: &SourceConfig) -> bool {
-    let parts = |config: &SourceConfig| (config.enabled, config.era, config.max_in_flight);
+    let parts = |config: &SourceConfig| {
+        (config.enabled, config.era, config.max_in_flight, config.isolation != Isolation::Shared)
+    };
     parts(old) == parts(new) && old.reach == new.reach
 }
 
@@ -112,6 +114,7 @@ mod tests {
             ("inherit_env = ['A']", Fate::Replaced),
             ("era = 'legacy'", Fate::Replaced),
             ("max_in_flight = 3", Fate::Replaced),
+            ("isolation = 'session'", Fate::Replaced),
             ("enabled = false", Fate::Replaced),
             ("nonsense = 1", Fate::Replaced),
             ("name = 'A'", Fate::Retuned),

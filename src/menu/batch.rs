@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::{CallError, ErrorKind, Ticket};
+use crate::call::{CallError, ErrorKind, Tenant, Ticket};
 use crate::dispatch::Asked;
 use crate::perform::{Performed, perform};
 use crate::snapshot::{Principal, Snapshots};
@@ -66,6 +66,7 @@ struct Batch {
     state: Mutex<State>,
     changed: Notify,
     cancel: CancellationToken,
+    tenant: Option<Tenant>,
     /// One a call, in their order.
     tickets: Vec<Arc<Ticket>>,
 }
@@ -95,8 +96,14 @@ impl Batches {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a batch, `max_parallel` calls at a time; gives its id.
-    pub fn start(&self, principal: &Principal, items: Vec<Item>, max_parallel: usize) -> Result<String, CallError> {
+    /// Starts a batch, `max_parallel` calls at a time; gives its id. Its calls go to the tenant's instances of sources.
+    pub fn start(
+        &self,
+        principal: &Principal,
+        tenant: Option<&Tenant>,
+        items: Vec<Item>,
+        max_parallel: usize,
+    ) -> Result<String, CallError> {
         self.make_room(principal)?;
         let id = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let batch = Arc::new(Batch {
@@ -108,6 +115,7 @@ impl Batches {
             }),
             changed: Notify::new(),
             cancel: self.shutdown.child_token(),
+            tenant: tenant.cloned(),
             tickets: items.iter().map(|_| Arc::default()).collect(),
         });
         self.lock().insert(id.clone(), batch.clone());
@@ -212,7 +220,8 @@ impl Batch {
         let _place = places.acquire().await;
         let began = Instant::now();
         self.set(index, Outcome::Running);
-        match perform(snapshots, &item.asked, &item.arguments, self.tickets[index].clone()).await {
+        let (ticket, tenant) = (self.tickets[index].clone(), self.tenant.clone());
+        match perform(snapshots, &item.asked, &item.arguments, ticket, tenant).await {
             Ok(Performed { result, is_error }) => Outcome::Done { result, is_error, took: began.elapsed() },
             Err(error) => Outcome::Failed { error, took: began.elapsed() },
         }

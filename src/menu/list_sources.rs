@@ -42,6 +42,9 @@ struct SourceLine<'a> {
     reason: Option<String>,
     since: String,
     transport: &'static str,
+    /// How many run beside the one that is listed, where each session has an instance of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instances: Option<usize>,
     tools: usize,
     withheld: usize,
     enabled: bool,
@@ -89,6 +92,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             reason: status.state.reason(),
             since: humantime::format_rfc3339_seconds(status.since).to_string(),
             transport: snapshot.source_config(id).map_or("stdio", |config| config.reach.transport()),
+            instances: snapshot.source(id)?.instances(),
             tools: toolset.count,
             withheld: toolset.withheld_count,
             enabled: snapshot.is_whole_open(context.principal, id),

@@ -167,7 +167,7 @@ impl Endpoint {
             return error(status, message.id_text().unwrap_or("null"), &refusal);
         }
         let out = Outbox::answers(UNREAD_LIMIT, 1);
-        let session = Session::new(self.around.clone(), principal, out.clone());
+        let session = Session::single(self.around.clone(), principal, out.clone());
         let mut single = self.sessions.add_single(session.clone());
         if method == "subscriptions/listen" {
             single.tell_changes(&self.around);

@@ -9,17 +9,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_call::{ClientCall, Here, Place};
 use super::{Exchange, Session};
-use crate::call::{Caller, Question, question};
+use crate::call::{Caller, Question, Rooted, question};
 use crate::protocol;
-use crate::wire::{Message, Object, Piece, quoted};
+use crate::wire::{Message, Object, Outbox, Piece, quoted};
+
+/// The question for a client's roots.
+const ROOTS: &str = "roots/list";
 
 /// A question on its way to a client and back.
 pub struct Asked {
-    /// The request it belongs to: it ends with that.
-    pub(super) exchange: Arc<str>,
+    /// The request it belongs to: it ends with that. `None` for one outside of all requests.
+    pub(super) exchange: Option<Arc<str>>,
     from: Asker,
     /// Ends the wait for the answer.
     _awaited: DropGuard,
+}
+
+impl Asked {
+    pub(super) fn belongs_to(&self, id: &str) -> bool {
+        self.exchange.as_deref() == Some(id)
+    }
 }
 
 enum Asker {
@@ -71,6 +80,9 @@ impl ClientCall {
                 let (session, exchange) = (here.session.clone(), here.exchange.clone());
                 drop(place);
                 session.expects_visits(&question.source, [question.params()]);
+                if question.method() == ROOTS {
+                    session.lock().rooted.insert(question.source.to_string());
+                }
                 let (method, params) = (question.method().into_owned(), question.params_for(false));
                 session.ask(&exchange, &method, &params, Asker::Source(question));
             }
@@ -80,39 +92,60 @@ impl ClientCall {
     }
 }
 
+impl Rooted for Session {
+    fn ask_for_roots(self: Arc<Self>, question: Question) {
+        let params = question.params_for(false);
+        let news = self.news.clone();
+        self.ask_on(&news, None, ROOTS, &params, Asker::Source(question));
+    }
+}
+
 impl Session {
+    /// Its roots are others now: the sources that asked for them are told.
+    pub(super) fn roots_changed(self: &Arc<Self>) {
+        let rooted = self.lock().rooted.clone();
+        let snapshot = self.around.control.snapshots.now();
+        for source in rooted.iter().filter_map(|id| snapshot.source(id)) {
+            source.roots_changed(&self.tenant, self);
+        }
+    }
+
     /// Asks a legacy client, on the stream of the request that it belongs to.
     fn ask(self: &Arc<Self>, exchange: &Exchange, method: &str, params: &str, from: Asker) {
-        let mut state = self.lock();
-        if !state.in_flight.contains_key(&exchange.id) {
-            return;
+        if self.lock().in_flight.contains_key(&exchange.id) {
+            self.ask_on(&exchange.out, Some(&exchange.id), method, params, from);
         }
+    }
+
+    /// Asks a legacy client on a stream.
+    fn ask_on(self: &Arc<Self>, out: &Arc<Outbox>, of: Option<&Arc<str>>, method: &str, params: &str, from: Asker) {
+        let mut state = self.lock();
         state.last_question += 1;
         let id = state.last_question;
         let over = CancellationToken::new();
-        let asked = Asked { exchange: exchange.id.clone(), from, _awaited: over.clone().drop_guard() };
+        let asked = Asked { exchange: of.cloned(), from, _awaited: over.clone().drop_guard() };
         state.asked.insert(id, asked);
         drop(state);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
-        if exchange.out.send_text(&text).is_err() {
+        if out.send_text(&text).is_err() {
             let unsent = self.lock().asked.remove(&id);
             return drop(unsent);
         }
-        let (session, exchange) = (self.clone(), exchange.clone());
+        let (session, out) = (self.clone(), out.clone());
         self.around.tracker.spawn(async move {
             let patience = session.around.control.snapshots.now().config.relay.ask_timeout;
             tokio::select! {
                 () = over.cancelled() => {}
                 () = session.around.shutdown.cancelled() => {}
-                () = tokio::time::sleep(patience) => session.unanswered(id, &exchange, patience),
+                () = tokio::time::sleep(patience) => session.unanswered(id, &out, patience),
             }
         });
     }
 
     /// The client takes too long to answer.
-    fn unanswered(&self, id: u64, exchange: &Exchange, patience: Duration) {
+    fn unanswered(&self, id: u64, out: &Outbox, patience: Duration) {
         let Some(Asked { from, .. }) = self.lock().asked.remove(&id) else { return };
-        take_back(id, exchange, "the answer took too long");
+        take_back(id, out, "the answer took too long");
         let why = format!("the client did not answer within {} s", patience.as_secs_f32());
         match from {
             Asker::Source(question) => question.give_up(&why),
@@ -152,7 +185,7 @@ impl Session {
 
     /// Whether the client has still to answer something that belongs to this request.
     pub(super) fn is_asked(&self, exchange: &Exchange) -> bool {
-        self.lock().asked.values().any(|asked| asked.exchange == exchange.id)
+        self.lock().asked.values().any(|asked| asked.belongs_to(&exchange.id))
     }
 
     /// The request is over, and with it what was asked for it.
@@ -162,12 +195,12 @@ impl Session {
             return;
         }
         let over: Vec<u64> =
-            state.asked.iter().filter(|(_, asked)| asked.exchange == exchange.id).map(|(id, _)| *id).collect();
+            state.asked.iter().filter(|(_, asked)| asked.belongs_to(&exchange.id)).map(|(id, _)| *id).collect();
         let dropped: Vec<Asked> = over.iter().filter_map(|id| state.asked.remove(id)).collect();
         drop(state);
         drop(dropped);
         for id in over {
-            take_back(id, exchange, "the call it belongs to is over");
+            take_back(id, &exchange.out, "the call it belongs to is over");
         }
     }
 
@@ -194,8 +227,8 @@ impl Session {
 }
 
 /// Tells the client that a question need not be answered any more.
-fn take_back(id: u64, exchange: &Exchange, why: &str) {
-    let _ = exchange.out.send_text(&format!(
+fn take_back(id: u64, out: &Outbox, why: &str) {
+    let _ = out.send_text(&format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":{}}}}}",
         quoted(why)
     ));

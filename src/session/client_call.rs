@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 use super::parked::Waiting;
 use super::uris::{self, Naming};
 use super::{Exchange, Session};
-use crate::call::{Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Ticket, Who};
+use crate::call::{
+    Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who,
+};
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
 use crate::source::Source;
@@ -123,6 +125,8 @@ pub enum Place {
 pub struct ClientCall {
     pub place: Mutex<Place>,
     pub target: OnceLock<Target>,
+    /// Whose instances of sources it goes to.
+    tenant: Tenant,
     /// It came through `call_tool`.
     dispatched: bool,
     /// How often its client was told that it waits.
@@ -134,6 +138,7 @@ pub struct ClientCall {
 impl ClientCall {
     pub fn new(here: Here, dispatched: bool) -> Arc<Self> {
         Arc::new(Self {
+            tenant: here.session.tenant.clone(),
             place: Mutex::new(Place::Here(here)),
             target: OnceLock::new(),
             dispatched,
@@ -155,9 +160,10 @@ impl ClientCall {
         {
             request = request.resumable();
         }
+        let tenant = Some(self.tenant.clone());
         let _ = self.target.set(target);
         let back = Box::new(Back(self.clone()));
-        source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, back }));
+        source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, tenant, back }));
     }
 
     /// The request with the state as the source gave it; refuses one whose state was given to somebody else.

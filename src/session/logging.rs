@@ -24,10 +24,15 @@ fn rank(name: &str) -> Option<usize> {
 impl Session {
     /// Has the legacy sources that this client sees send what it wants to see of their log lines.
     fn want_lines(&self, owner: u64, level: usize) {
-        let Some(least) = self.around.subscribers.set_level(owner, level) else { return };
+        // Of what all clients share, the least that any of them wants; of its own instances, what it wants itself.
+        let all = &self.around.subscribers;
+        let own = all.of(self.tenant.whose());
+        let before = (all.level(), own.level());
+        own.set_level(owner, level);
         for (_, source, offer) in offers(&self.around.control.snapshots.now()) {
-            if offer.abilities.logging {
-                source.set_log_level(least);
+            let (before, now) = if source.is_isolated() { (before.1, own.level()) } else { (before.0, all.level()) };
+            if offer.abilities.logging && now != before {
+                now.into_iter().for_each(|least| source.set_log_level(&self.tenant, least));
             }
         }
     }
@@ -35,7 +40,7 @@ impl Session {
     /// A modern client wants to see log lines of this level during one request.
     pub(super) fn wants_lines_of(&self, level: &str) {
         let Some(level) = rank(level.trim_matches('"')) else { return };
-        let known = self.around.subscribers.level().and_then(rank);
+        let known = self.around.subscribers.of(self.tenant.whose()).level().and_then(rank);
         if known.is_none_or(|known| level < known) {
             self.want_lines(OF_REQUESTS, level);
         }

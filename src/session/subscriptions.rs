@@ -8,7 +8,7 @@ use super::uris::{Found, Nowhere, find_resource};
 use super::{Exchange, Session};
 use crate::protocol;
 use crate::source::Source;
-use crate::source::updates::Tell;
+use crate::source::updates::{Left, Tell};
 use crate::wire::{Message, Object, Outbox, quoted};
 
 /// Owns subscriptions: the client's session or its listening request, both by their places in memory.
@@ -69,33 +69,36 @@ impl Session {
     }
 
     fn want(&self, source: &Source, uri: &str, owner: u64, tell: Tell) {
-        let subscribers = &self.around.subscribers;
+        let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
         if subscribers.add(source.id.as_str(), uri, owner, tell) {
-            source.subscribe(&subscribers.uris(source.id.as_str()), Some(uri), None);
+            source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), Some(uri), None);
         }
         // Only a running source tells of changes.
-        let source = source.clone();
+        let (source, tenant) = (source.clone(), self.tenant.clone());
         self.around.tracker.spawn(async move {
-            if let Err(error) = source.list().await {
+            if let Err(error) = source.start(&tenant).await {
                 tracing::debug!(source = %source.id, why = %error.message, "source of a subscription is not up");
             }
         });
     }
 
     fn want_no_more(&self, source: &Source, uri: &str, owner: u64) {
-        let subscribers = &self.around.subscribers;
+        let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
         if subscribers.remove(source.id.as_str(), uri, owner) {
-            source.subscribe(&subscribers.uris(source.id.as_str()), None, Some(uri));
+            source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), None, Some(uri));
         }
     }
 
     /// A legacy client is asked to visit pages, each the text of what says so: it is told when the source says that it has.
     pub(super) fn expects_visits<'a>(self: &Arc<Self>, source: &str, pages: impl IntoIterator<Item = &'a str>) {
+        let snapshot = self.around.control.snapshots.now();
+        let Some(of) = snapshot.source(source) else { return };
+        let subscribers = of.seen_by(&self.around.subscribers, &self.tenant);
         for page in pages.into_iter().filter_map(Object::parse) {
             if let Some(id) = page.string("elicitationId") {
                 let params = format!("{{\"elicitationId\":{}}}", quoted(&id));
                 let tell = tell(&self.news, "notifications/elicitation/complete", &params);
-                self.around.subscribers.expect_visit(source, &id, owner(self), tell);
+                subscribers.expect_visit(source, &id, owner(self), tell);
             }
         }
     }
@@ -111,11 +114,11 @@ impl Session {
     }
 
     fn end_subscriptions(&self, owner: u64) {
-        let subscribers = &self.around.subscribers;
         let snapshot = self.around.control.snapshots.now();
-        for (source, uri) in subscribers.remove_all(owner) {
+        for Left { source, uri } in self.around.subscribers.remove_all(owner) {
             if let Some(source) = snapshot.source(&source) {
-                source.subscribe(&subscribers.uris(source.id.as_str()), None, Some(&uri));
+                let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
+                source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), None, Some(&uri));
             }
         }
     }

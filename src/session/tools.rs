@@ -46,8 +46,12 @@ impl Session {
         let arguments = arguments.map(str::to_owned);
         self.spawn(&exchange, async move {
             let around = &session.around;
-            let context =
-                menu::Context { control: &around.control, batches: &around.batches, principal: &session.principal };
+            let context = menu::Context {
+                control: &around.control,
+                batches: &around.batches,
+                principal: &session.principal,
+                tenant: Some(&session.tenant),
+            };
             let outcome = menu::run(&context, &name, arguments.as_deref()).await;
             if !session.finish(&own) {
                 return;

@@ -1,20 +1,23 @@
 //! Owns one source's life: when it runs, when it is listed, when it is tried again, and what it is said to be doing.
 //! It never touches the messages of calls; those go over the [`Link`] past it.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::door::Live;
+use super::failures;
 use super::farewell::Ending;
+use super::instances::{Place, Role};
 use super::link::Link;
+use super::origin::Origin;
 use super::ready::{Due, LIST_GAP, Ready};
 use super::run::Gone;
 use super::start::{self, Started};
 use super::waiting::Waiting;
-use super::{Ask, Known, SourceEvent, State, Status, Surroundings, relist};
+use super::{Ask, SourceEvent, State, Status, Surroundings, relist};
 use crate::call::{Call, CallError, ErrorKind};
 use crate::catalog::Listing;
 use crate::config::{EraChoice, SourceConfig};
@@ -22,11 +25,6 @@ use crate::protocol::Era;
 
 /// How often limits, idleness and lists are looked after while a source runs.
 const TICK: Duration = Duration::from_millis(200);
-/// The first wait after a failure; doubled with each further one.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// A source that wants credentials is tried by itself no more often than this: nothing changes but by somebody's hand.
-const AUTH_RETRY: Duration = Duration::from_secs(120);
 /// A source that ran this long has recovered: its failures are forgotten.
 const RECOVERED: Duration = Duration::from_secs(20);
 /// A call waits for the next launch if that is no further away than this.
@@ -62,14 +60,17 @@ pub struct Actor {
     settings: watch::Receiver<Arc<SourceConfig>>,
     ending: Ending,
     around: Surroundings,
-    live: Arc<Mutex<Option<Arc<Link>>>>,
+    role: Role,
+    live: Live,
     publish: watch::Sender<Status>,
     phase: Phase,
     /// Counts launches; results of an earlier one are dropped.
     generation: u64,
-    era: Option<Era>,
+    era: Arc<Mutex<Option<Era>>>,
     digest: Option<String>,
     failures: u32,
+    /// It has asked something of clients in an earlier launch.
+    asks: bool,
     last_launch: Option<Instant>,
     waiting: Waiting,
     urgent: Arc<Notify>,
@@ -81,29 +82,32 @@ pub struct Actor {
 
 impl Actor {
     pub fn new(
-        settings: watch::Receiver<Arc<SourceConfig>>,
-        known: Known,
+        origin: Origin,
         around: Surroundings,
-        live: Arc<Mutex<Option<Arc<Link>>>>,
+        role: Role,
+        digest: Option<String>,
+        live: Live,
         publish: watch::Sender<Status>,
-        ending: Ending,
     ) -> Self {
         let (inner, results) = mpsc::channel(INNER);
+        let settings = origin.settings.subscribe();
         let config = settings.borrow().clone();
         Self {
             cancel_start: around.shutdown.child_token(),
             waiting: Waiting::new(config.id.as_str()),
             config,
             settings,
-            ending,
+            ending: origin.ending,
             around,
+            role,
             live,
             publish,
             phase: Phase::Idle,
             generation: 0,
-            era: known.era,
-            digest: known.digest,
+            era: origin.era,
+            digest,
             failures: 0,
+            asks: false,
             last_launch: None,
             urgent: Arc::new(Notify::new()),
             next_tick: Instant::now(),
@@ -112,8 +116,9 @@ impl Actor {
         }
     }
 
-    /// Runs until the relay ends or this source is ended; its process has then been told to end as well.
-    pub async fn run(mut self, mut asks: mpsc::Receiver<Ask>) {
+    /// Runs until the relay ends or this source is ended; its process has then been told to end as well, and has its place
+    /// until it is gone.
+    pub async fn run(mut self, mut asks: mpsc::Receiver<Ask>) -> Option<Place> {
         loop {
             let wake = self.next_wake();
             tokio::select! {
@@ -126,12 +131,13 @@ impl Actor {
                     Some(Ask::Call(call)) => self.call(call),
                     Some(Ask::List(reply)) => self.list(reply),
                     Some(Ask::Forget) => self.forget(),
+                    Some(Ask::Changed) => self.changed(),
                     None => break,
                 },
                 () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now).into()), if wake.is_some() => self.tick(),
             }
         }
-        self.finish(asks);
+        self.finish(asks)
     }
 
     fn next_wake(&self) -> Option<Instant> {
@@ -139,8 +145,17 @@ impl Actor {
             Phase::Idle | Phase::Stopping => None,
             Phase::Starting => self.waiting.has_calls().then_some(self.next_tick),
             Phase::Ready(_) => Some(self.next_tick),
-            Phase::Down { retry_at, .. } => Some(*retry_at),
+            Phase::Down { retry_at, .. } => self.is_needed().then_some(*retry_at),
         }
+    }
+
+    /// Whether anybody has a use for it: an instance runs only for its tenant.
+    fn is_needed(&self) -> bool {
+        self.role.is_lister() || !self.waiting.is_empty() || self.around.subscribers.has_any(self.config.id.as_str())
+    }
+
+    fn known_era(&self) -> MutexGuard<'_, Option<Era>> {
+        self.era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, state: State) {
@@ -169,7 +184,7 @@ impl Actor {
 
     fn list(&mut self, reply: oneshot::Sender<Result<(), CallError>>) {
         if let Phase::Ready(ready) = &mut self.phase {
-            if ready.is_fresh() {
+            if !self.role.is_lister() || ready.is_fresh() {
                 let _ = reply.send(Ok(()));
                 return;
             }
@@ -182,6 +197,11 @@ impl Actor {
 
     fn forget(&mut self) {
         self.digest = None;
+        self.changed();
+    }
+
+    /// Its list may be another one now.
+    fn changed(&mut self) {
         if let Phase::Ready(ready) = &mut self.phase {
             ready.dirty = true;
         }
@@ -204,11 +224,7 @@ impl Actor {
                 }
                 let next = gap.min(*retry_at).saturating_duration_since(now);
                 if next > WAIT_FOR_RETRY {
-                    let mut error = error.clone();
-                    error
-                        .hint
-                        .push_str(&format!(", or with a call {:.0} s from now or later", next.as_secs_f32().ceil()));
-                    self.waiting.fail_all(&error);
+                    self.waiting.fail_all(&failures::or_with_a_call(error, next));
                 } else if let Phase::Down { retry_at, .. } = &mut self.phase {
                     *retry_at = now + next;
                 }
@@ -219,6 +235,13 @@ impl Actor {
     // -- starting -----------------------------------------------------------------------------------------------------
 
     fn launch(&mut self) {
+        if let Err(error) = self.role.take_place(&self.config) {
+            self.waiting.fail_all(&error);
+            if let Phase::Down { retry_at, .. } = &mut self.phase {
+                *retry_at = Instant::now() + LAUNCH_GAP;
+            }
+            return;
+        }
         self.generation += 1;
         self.last_launch = Some(Instant::now());
         self.phase = Phase::Starting;
@@ -227,7 +250,7 @@ impl Actor {
         if !self.waiting.is_empty() {
             self.urgent.notify_one();
         }
-        let known = if self.config.era == EraChoice::Auto { self.era } else { None };
+        let known = if self.config.era == EraChoice::Auto { *self.known_era() } else { None };
         let starting = start::start(
             self.config.clone(),
             known,
@@ -253,8 +276,9 @@ impl Actor {
             Inner::Started(generation, Err(error)) if generation == self.generation => self.failed(error),
             Inner::Gone(generation, gone) if generation == self.generation => self.gone(gone),
             Inner::ListChanged(generation) if generation == self.generation => {
+                self.role.tell_lister();
                 if let Phase::Ready(ready) = &mut self.phase {
-                    ready.dirty = true;
+                    ready.dirty = self.role.is_lister();
                 }
                 self.look_after_list();
             }
@@ -267,31 +291,23 @@ impl Actor {
     async fn started(&mut self, started: Started) {
         let Started { running, greeting } = started;
         tracing::info!(source = %self.config.id, pid = running.pid, version = greeting.version, era = greeting.era.as_str(), "source ready");
-        if self.era != Some(greeting.era) {
-            self.era = Some(greeting.era);
+        let known = self.known_era().replace(greeting.era);
+        if known != Some(greeting.era) {
             let (source, edition) = (self.config.id.clone(), self.around.edition);
             let event = SourceEvent::Greeted { source, edition, era: greeting.era };
             let _ = self.around.events.send(event).await;
         }
         let link = running.link.clone();
-        if greeting.era == Era::Modern {
-            link.listen();
-        }
+        link.lock().sole = self.role.is_of_session();
+        link.lock().asks = self.asks;
         self.follow(&link, running.gone);
-        let _ = link.subscribers.set(self.around.subscribers.clone());
-        let wanted = self.around.subscribers.uris(self.config.id.as_str());
-        let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
-        link.logs.store(logs, Ordering::Relaxed);
-        if let Some(level) = self.around.subscribers.level() {
-            link.set_log_level(level);
-        }
-        match greeting.era {
-            Era::Legacy => wanted.iter().for_each(|uri| link.subscribe(&wanted, Some(uri), None)),
-            Era::Modern => link.subscribe(&wanted, None, None),
-        }
+        link.begin(&greeting, &self.around.subscribers);
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         self.waiting.submit(&link);
-        let ready = Ready::new(link, running.pid, greeting);
+        let ready = Ready::new(link, running.pid, greeting, self.role.is_lister());
+        if !self.role.is_lister() {
+            self.waiting.answer(&Ok(()));
+        }
         if self.digest.is_some() {
             // Without any list it is of no use yet: it goes on starting until its first one is in.
             self.say(ready.state());
@@ -326,32 +342,29 @@ impl Actor {
         if let Phase::Down { error, .. } = &self.phase {
             self.waiting.fail_all(error);
         }
+        self.role.leave_place();
     }
 
     /// The source is down until the next try.
-    fn down(&mut self, mut error: CallError) {
+    fn down(&mut self, error: CallError) {
         self.failures += 1;
-        let exponent = self.failures.saturating_sub(1).min(16);
-        let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+        let wait = failures::pause(self.failures, error.kind);
         tracing::warn!(source = %self.config.id, why = %error.message, hint = %error.hint, failures = self.failures, "source failed");
         let cause = format!("{} ({})", error.message, error.hint);
-        let wait = if error.kind == ErrorKind::NeedsAuth { wait.max(AUTH_RETRY) } else { wait };
         self.say(match error.kind {
             ErrorKind::NeedsAuth => State::NeedsAuth { reason: cause },
             _ => State::Unreachable { cause, next_try: SystemTime::now() + wait },
         });
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::NeedsAuth) {
-            error.kind = ErrorKind::Unavailable;
-        }
-        let retry = format!("; it is tried again in {:.0} s", wait.as_secs_f32().ceil());
-        error.hint.push_str(&retry);
-        self.phase = Phase::Down { error, retry_at: Instant::now() + wait };
+        self.phase = Phase::Down { error: failures::until_retry(error, wait), retry_at: Instant::now() + wait };
     }
 
     fn gone(&mut self, gone: Gone) {
         let uptime = match &self.phase {
-            Phase::Ready(ready) => ready.uptime(),
+            Phase::Ready(ready) => {
+                self.asks |= ready.link.lock().asks;
+                ready.uptime()
+            }
             _ => Duration::ZERO,
         };
         let stopping = matches!(self.phase, Phase::Stopping);
@@ -371,6 +384,9 @@ impl Actor {
         }
         if !self.waiting.is_empty() {
             self.wanted();
+        }
+        if !matches!(self.phase, Phase::Starting) {
+            self.role.leave_place();
         }
     }
 
@@ -455,34 +471,23 @@ impl Actor {
     }
 
     /// The relay or this source ends: so does the process, and so does every call.
-    fn finish(mut self, mut asks: mpsc::Receiver<Ask>) {
+    fn finish(mut self, asks: mpsc::Receiver<Ask>) -> Option<Place> {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let farewell = self.ending.error(self.config.id.as_str());
         if let Phase::Ready(ready) = &self.phase {
-            if let Some(farewell) = &farewell {
-                ready.link.shut(farewell);
+            if let Some(farewell) = self.ending.error(self.config.id.as_str()) {
+                ready.link.shut(&farewell);
             }
             ready.link.stop.cancel();
         }
-        asks.close();
-        while let Ok(ask) = asks.try_recv() {
-            match ask {
-                Ask::Call(call) => self.waiting.add_call(call),
-                Ask::List(reply) => self.waiting.add_asker(reply),
-                Ask::Forget => {}
-            }
-        }
+        self.waiting.add_rest(asks);
         while let Ok(result) = self.results.try_recv() {
             if let Inner::Started(_, Ok(started)) = result {
                 started.running.link.stop.cancel();
             }
         }
-        let with_relay = || {
-            let text = format!("source `{}` is being stopped with the relay", self.config.id);
-            CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up")
-        };
-        self.waiting.fail_all(&farewell.unwrap_or_else(with_relay));
+        self.waiting.fail_all(&self.ending.last_words(self.config.id.as_str()));
         // A start under way is broken off, and what is being stopped takes no longer than at the end of the relay.
         self.around.shutdown.cancel();
+        self.role.hand_over_place()
     }
 }

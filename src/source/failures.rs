@@ -1,10 +1,39 @@
-//! Owns the words for what goes wrong on a connection to a source: what, why, and what to do.
-//! It decides nothing.
+//! Owns the words for what goes wrong on a connection to a source: what, why, and what to do; and how long a source that
+//! failed is left alone. It decides nothing else.
 
 use std::time::Duration;
 
 use crate::call::{CallError, ErrorKind};
 use crate::config::CallLimits;
+
+/// The first wait after a failure; doubled with each further one.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// A source that wants credentials is tried by itself no more often than this: nothing changes but by somebody's hand.
+const AUTH_RETRY: Duration = Duration::from_secs(120);
+
+/// How long a source is left alone after so many failures, the last of this kind.
+pub fn pause(failures: u32, kind: ErrorKind) -> Duration {
+    let exponent = failures.saturating_sub(1).min(16);
+    let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+    if kind == ErrorKind::NeedsAuth { wait.max(AUTH_RETRY) } else { wait }
+}
+
+/// What is told of a source that is down until it is tried again.
+pub fn until_retry(mut error: CallError, wait: Duration) -> CallError {
+    if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::NeedsAuth) {
+        error.kind = ErrorKind::Unavailable;
+    }
+    error.hint.push_str(&format!("; it is tried again in {:.0} s", wait.as_secs_f32().ceil()));
+    error
+}
+
+/// The same, for who called too soon.
+pub fn or_with_a_call(error: &CallError, wait: Duration) -> CallError {
+    let mut error = error.clone();
+    error.hint.push_str(&format!(", or with a call {:.0} s from now or later", wait.as_secs_f32().ceil()));
+    error
+}
 
 /// There is no place for another call.
 pub fn busy(source: &str, tool: &str, waiting: usize) -> CallError {
@@ -12,6 +41,26 @@ pub fn busy(source: &str, tool: &str, waiting: usize) -> CallError {
         format!("source `{source}` takes no more calls: {waiting} wait already, or it does not read what it is sent");
     let hint = "try again later, or raise `max_in_flight` of the source";
     CallError::new(ErrorKind::Busy, text, hint).at(source, Some(tool))
+}
+
+/// Why a call has not been sent yet: another client's comes first, or the source has enough to do.
+pub fn turn(source: &str, is_kept_back: bool, waited: Duration) -> String {
+    let why = match is_kept_back {
+        true => "a call of another client comes first, for it may be asked something",
+        false => "it is at work on other calls",
+    };
+    format!("waits for its turn at source `{source}` ({:.0} s): {why}", waited.as_secs_f32())
+}
+
+/// A call that waited until its time was over for the calls of another client to end.
+pub fn kept_back(source: &str, tool: &str, took: Duration) -> CallError {
+    let text = format!(
+        "`{tool}` of source `{source}` waited {:.1} s for its turn and was not sent: a call of another client comes first, \
+         for it may be asked something",
+        took.as_secs_f32()
+    );
+    let hint = "try again later; with `isolation = \"session\"` for the source clients do not wait for each other";
+    CallError::new(ErrorKind::TimedOut, text, hint).at(source, Some(tool))
 }
 
 /// A reply that is no message.

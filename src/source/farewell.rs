@@ -16,12 +16,19 @@ pub enum Farewell {
     Disabled,
     /// Its entry has a fault now.
     Misconfigured(String),
+    /// The session that this instance of it belonged to is over.
+    SessionOver,
 }
 
 impl Farewell {
     fn error(&self, source: &str) -> CallError {
         let text = |what: &str| format!("source `{source}` {what} sources.toml");
         let (kind, message, hint) = match self {
+            Self::SessionOver => (
+                ErrorKind::Cancelled,
+                format!("source `{source}` was ended with the session that it ran for"),
+                "begin another session and call again",
+            ),
             Self::Changed => (
                 ErrorKind::Cancelled,
                 format!("{} while this call was under way; it is started anew", text("was changed in")),
@@ -51,6 +58,8 @@ pub struct Ending {
     wanted: CancellationToken,
     why: Arc<OnceLock<Farewell>>,
     over: CancellationToken,
+    /// The end of the session that it belongs to, if it belongs to one.
+    session: Option<CancellationToken>,
 }
 
 impl Ending {
@@ -60,9 +69,20 @@ impl Ending {
         self.wanted.cancel();
     }
 
+    /// The end of an instance, which may come before that of the source.
+    pub fn of_session(&self, session: Option<CancellationToken>) -> Self {
+        Self { session, ..self.clone() }
+    }
+
     /// Waits until the end is asked for.
     pub async fn wanted(&self) {
-        self.wanted.cancelled().await;
+        match &self.session {
+            None => self.wanted.cancelled().await,
+            Some(session) => tokio::select! {
+                () = self.wanted.cancelled() => {}
+                () = session.cancelled() => {}
+            },
+        }
     }
 
     pub fn is_wanted(&self) -> bool {
@@ -71,7 +91,16 @@ impl Ending {
 
     /// What callers are told; `None` while the source stays.
     pub fn error(&self, source: &str) -> Option<CallError> {
-        self.why.get().map(|why| why.error(source))
+        let of_session = self.session.as_ref().filter(|session| session.is_cancelled());
+        self.why.get().or(of_session.map(|_| &Farewell::SessionOver)).map(|why| why.error(source))
+    }
+
+    /// What those are told who still wait when it ends, be it with the relay.
+    pub fn last_words(&self, source: &str) -> CallError {
+        self.error(source).unwrap_or_else(|| {
+            let text = format!("source `{source}` is being stopped with the relay");
+            CallError::new(ErrorKind::Cancelled, text, "call again once the relay is up")
+        })
     }
 
     /// Cancelled once the source's processes are gone.

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::call::{Call, CallError, Who};
+use super::asking::Moved;
+use crate::call::{Call, CallError, Question, Who};
 use crate::wire::Message;
 
 #[derive(Default)]
@@ -24,8 +25,16 @@ pub struct Table {
     /// The process has ended; what it left is still being read.
     pub ending: bool,
     pub closed: Option<CallError>,
-    /// It asks things of clients, and over one connection whose call that is for can only be told while there is one.
+    /// It asks things of clients, and over one connection whose that is can only be told while calls of one are in flight.
+    pub asks: bool,
+    /// It could not be told once which call it asked for.
     pub one_at_a_time: bool,
+    /// All calls come from one session.
+    pub sole: bool,
+    /// Questions that may be one of several clients', oldest first, and since when they wait.
+    pub unclear: Vec<(Question, Instant)>,
+    /// Clients whose roots are others now.
+    pub moved: Vec<Moved>,
 }
 
 /// Calls of several clients are in flight.
@@ -50,6 +59,8 @@ impl Table {
             Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
             _ => None,
         });
+        // Of one session's calls, those of a batch have nobody to ask.
+        let running = running.filter(|(_, who)| !self.sole || who.is_some());
         let is_away = |who: &Option<Who>| who.is_some_and(|who| who.is_away);
         let (away, here): (Vec<_>, Vec<_>) = running.partition(|(_, who)| is_away(who));
         let of = if here.is_empty() { &away } else { &here };
@@ -67,23 +78,31 @@ impl Table {
     }
 
     pub fn has_room(&self, max_in_flight: usize) -> bool {
-        if self.running < max_in_flight && !self.one_at_a_time {
+        if self.running < max_in_flight {
             return true;
         }
         // A call whose client is away leaves its place to others, save where the source takes one call only.
-        if self.running >= max_in_flight && max_in_flight == 1 {
+        if max_in_flight == 1 {
             return false;
         }
         let busy = |entry: &&Pending| match entry {
             Pending::Call { call, sent: true, .. } => !call.back.who().is_some_and(|who| who.is_away),
             _ => false,
         };
-        let busy = self.pending.values().filter(busy).count();
-        busy < if self.one_at_a_time { 1 } else { max_in_flight }
+        self.pending.values().filter(busy).count() < max_in_flight
     }
 }
 
 pub enum Pending {
-    Call { call: Box<Call>, since: Instant, heard: Instant, sent: bool },
+    Call {
+        call: Box<Call>,
+        since: Instant,
+        heard: Instant,
+        sent: bool,
+        /// It has asked its client something.
+        asked: bool,
+        /// How often its client was told that it waits.
+        told: u32,
+    },
     Own(oneshot::Sender<Result<Message, CallError>>),
 }

@@ -1,6 +1,7 @@
 //! Owns one live connection to a source: the calls in flight on it, their ids, and what the source sends back.
 //! It does not start or stop the process, and does not know who called.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,19 +10,21 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
-use super::in_flight::{Pending, Several, Table};
+use super::in_flight::{Pending, Table};
 use super::noise::Noise;
 use super::updates::Subscribers;
 use super::verdict::Verdict;
-use crate::call::{Call, CallError, End, ErrorKind, Question, Recall, Reply};
+use crate::call::{Call, CallError, End, ErrorKind, Recall, Reply};
 use crate::protocol::{self, Era};
-use crate::wire::{Message, Object, Outbox, Piece};
+use crate::wire::{Message, Object, Outbox};
 
 /// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
 /// that is slow to read.
 pub const OUTBOX_LIMIT: usize = 64 * 1024 * 1024;
 /// How many calls may wait for a free place in a source.
 const QUEUE_MAX: usize = 1024;
+/// How often the client of a call that waits for its turn is told so, if it asked for progress.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection to a running source.
 pub struct Link {
@@ -107,15 +110,10 @@ impl Link {
             return Ok(());
         }
         table.last_used = Some(now);
-        let sent = table.has_room(self.max_in_flight);
-        if sent {
-            table.running += 1;
-            // A closed outbox shows as the end of the connection at once; the call ends with it.
-            let _ = call.request.send(&self.outbox, id, self.era());
-        } else {
-            table.queue.push_back(id);
-        }
-        table.pending.insert(id, Pending::Call { call, since: now, heard: now, sent });
+        let entry = Pending::Call { call, since: now, heard: now, sent: false, asked: false, told: 0 };
+        table.pending.insert(id, entry);
+        table.queue.push_back(id);
+        self.advance(&mut table);
         Ok(())
     }
 
@@ -126,18 +124,21 @@ impl Link {
 
     /// Sends the next waiting calls while there is room. Called with the table locked.
     fn advance(&self, table: &mut Table) {
-        while table.has_room(self.max_in_flight) {
-            let Some(id) = table.queue.pop_front() else { return };
+        while let Some(id) = table.next(self.max_in_flight) {
             let Some(Pending::Call { call, sent, heard, .. }) = table.pending.get_mut(&id) else { continue };
             *sent = true;
             *heard = Instant::now();
+            // A closed outbox shows as the end of the connection at once; the call ends with it.
             let _ = call.request.send(&self.outbox, id, self.era());
             table.running += 1;
+            if table.sole && !table.unclear.is_empty() {
+                table.clear_up(true);
+            }
         }
     }
 
-    /// Takes an entry out and lets the next call have its place.
-    fn take(&self, id: u64) -> Option<Pending> {
+    /// Takes an entry out, which was `answered` or not, and lets the next call have its place.
+    fn take(&self, id: u64, answered: bool) -> Option<Pending> {
         let mut table = self.lock();
         let entry = table.pending.remove(&id)?;
         if let Pending::Call { sent, .. } = &entry {
@@ -147,6 +148,9 @@ impl Link {
                 table.queue.retain(|queued| *queued != id);
             }
             table.last_used = Some(Instant::now());
+            if *sent && !table.unclear.is_empty() {
+                table.clear_up(answered);
+            }
             self.advance(&mut table);
         }
         Some(entry)
@@ -176,7 +180,7 @@ impl Link {
             self.lock().answered = true;
         }
         let id = message.number_id().or_else(|| self.meant_by(message));
-        let Some(entry) = id.and_then(|id| self.take(id)) else {
+        let Some(entry) = id.and_then(|id| self.take(id, true)) else {
             tracing::debug!("reply to no call in flight dropped");
             return None;
         };
@@ -251,38 +255,6 @@ impl Link {
         }
     }
 
-    /// What a source asks: of the relay itself, or of the client of a call in flight.
-    fn answer(&self, message: &Message, of: Option<u64>) {
-        let method = message.method_name();
-        if method == "ping" {
-            let id = message.id_text().unwrap_or("null");
-            let _ = self.outbox.send(&[
-                Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
-                Piece::Text(id),
-                Piece::Text(",\"result\":{}}"),
-            ]);
-            return;
-        }
-        let question = Question::new(&self.source, message.clone(), self.outbox.clone());
-        if !matches!(&*method, "sampling/createMessage" | "elicitation/create" | "roots/list") {
-            return question.refuse(&format!("there is no method `{method}` here"));
-        }
-        let mut table = self.lock();
-        let found = table.addressee(of);
-        match found.map(|id| table.call(id)) {
-            Ok(Some(call)) => call.back.ask(question),
-            Ok(None) => question.refuse("no call is in flight whose client could be asked"),
-            Err(Several) => {
-                // From now on it is always known whom it asks.
-                table.one_at_a_time = true;
-                tracing::info!(source = self.source, %method, "several clients could be meant; calls are sent one by one from now on");
-                question.refuse(
-                    "calls of several clients are in flight, and which of them is meant cannot be told; try again",
-                );
-            }
-        }
-    }
-
     /// A reply that cannot be read: its call ends at once. Gives the outbox that was written to.
     pub fn broken_reply(&self, id: u64, why: &str) -> Option<Arc<Outbox>> {
         let mut error = failures::unreadable(&self.source, why);
@@ -294,7 +266,7 @@ impl Link {
 
     /// Ends one call or question with a failure, while the connection goes on. Gives the outbox that was written to.
     pub fn fail(&self, id: u64, error: CallError) -> Option<Arc<Outbox>> {
-        match self.take(id)? {
+        match self.take(id, false)? {
             Pending::Own(answer) => {
                 let _ = answer.send(Err(error));
                 None
@@ -332,15 +304,17 @@ impl Link {
         self.spoken.load(Ordering::Relaxed)
     }
 
-    /// Ends calls that are over their limits, and tells the source.
+    /// Ends calls that are over their limits, and tells the source; tells the clients of those that wait for their turn.
     pub fn sweep(&self, now: Instant) {
         let mut over = Vec::new();
         let mut table = self.lock();
         let last = table.swept.replace(now).unwrap_or(now);
         // Questions that nobody waits for any more.
         table.pending.retain(|_, entry| !matches!(entry, Pending::Own(answer) if answer.is_closed()));
+        table.look_after_unclear(now);
+        let kept: HashSet<u64> = table.queue.iter().copied().filter(|id| table.is_kept_back(*id)).collect();
         for (id, entry) in &mut table.pending {
-            if let Pending::Call { call, since, heard, sent } = entry {
+            if let Pending::Call { call, since, heard, sent, told, .. } = entry {
                 if call.back.waits_for_client() {
                     *since += now.saturating_duration_since(last);
                     *heard = now;
@@ -348,6 +322,9 @@ impl Link {
                 let (idle, total) = (now.duration_since(*heard), now.duration_since(*since));
                 if idle >= call.limits.idle || total >= call.limits.total {
                     over.push((*id, *sent, total >= call.limits.total));
+                } else if !*sent && total >= TELL_EVERY * (*told + 1) {
+                    *told += 1;
+                    call.back.waits(&failures::turn(&self.source, kept.contains(id), total));
                 }
             }
         }
@@ -358,13 +335,16 @@ impl Link {
         drop(table);
         over.sort_unstable();
         for (id, sent, hard) in over {
-            let Some(Pending::Call { call, since, .. }) = self.take(id) else { continue };
+            let Some(Pending::Call { call, since, .. }) = self.take(id, false) else { continue };
             if sent {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
                 self.judge();
             }
-            let mut error =
-                failures::timed_out(&self.source, call.subject.name(), call.limits, now - since, sent, hard);
+            let (tool, took) = (call.subject.name(), now - since);
+            let mut error = match kept.contains(&id) {
+                true => failures::kept_back(&self.source, tool, took),
+                false => failures::timed_out(&self.source, tool, call.limits, took, sent, hard),
+            };
             error.message.push_str(&self.noise.told(since));
             call.back.end(End::Failed(error));
         }
@@ -457,7 +437,7 @@ impl Link {
 
 impl Recall for Link {
     fn recall(&self, id: u64, reason: Option<&str>) {
-        if let Some(Pending::Call { sent: true, .. }) = self.take(id) {
+        if let Some(Pending::Call { sent: true, .. }) = self.take(id, false) {
             self.tell_cancelled(id, reason);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
+use super::handshake::Greeting;
 use super::in_flight::Pending;
 use super::link::Link;
 use super::updates::Subscribers;
@@ -27,6 +28,20 @@ impl Link {
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
         let _ = self.outbox.send_text(&text);
         receiver
+    }
+
+    /// After the greeting: what the source is to tell of from the start.
+    pub fn begin(&self, greeting: &Greeting, subscribers: &Subscribers) {
+        if greeting.era == Era::Modern {
+            self.listen();
+        }
+        let _ = self.subscribers.set(subscribers.clone());
+        let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
+        self.logs.store(logs, Ordering::Relaxed);
+        match greeting.era {
+            Era::Legacy => self.subscribe_again(),
+            Era::Modern => self.subscribe(&subscribers.uris(&self.source), None, None),
+        }
     }
 
     /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,

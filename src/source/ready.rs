@@ -34,6 +34,8 @@ pub struct Ready {
     list_began: Option<Instant>,
     /// The wait for the next look after calls.
     look_after: Duration,
+    /// It is listed at all.
+    lists: bool,
 }
 
 /// What is to be done about a running source now.
@@ -46,7 +48,7 @@ pub enum Due {
 }
 
 impl Ready {
-    pub fn new(link: Arc<Link>, pid: Option<u32>, greeting: Greeting) -> Self {
+    pub fn new(link: Arc<Link>, pid: Option<u32>, greeting: Greeting, lists: bool) -> Self {
         Self {
             link,
             note: greeting.note,
@@ -55,10 +57,11 @@ impl Ready {
             version: greeting.version,
             oddity: None,
             listing: false,
-            dirty: true,
+            dirty: lists,
             listed_at: None,
             list_began: None,
             look_after: LOOK_FIRST,
+            lists,
         }
     }
 
@@ -100,7 +103,7 @@ impl Ready {
     pub fn due(&mut self, now: Instant, idle_stop: Option<Duration>) -> Due {
         let used = self.link.idle_since();
         let looked = self.listed_at.unwrap_or(self.since);
-        let after_calls = used.is_some_and(|used| used > looked);
+        let after_calls = self.lists && used.is_some_and(|used| used > looked);
         if after_calls && now.saturating_duration_since(looked) >= self.look_after {
             self.dirty = true;
         }

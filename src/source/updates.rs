@@ -1,10 +1,11 @@
 //! Owns who is told when a resource changes or a page has been visited, clients by source and URI or id, and from which level
-//! on anybody wants log lines.
+//! on anybody wants log lines. Where each session has an instance of its own of a source, it is of that one that it speaks.
 //! It does not talk to sources or clients itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::call::Whose;
 use crate::protocol;
 use crate::wire::{Message, Object};
 
@@ -13,11 +14,16 @@ pub type Tell = Arc<dyn Fn() + Send + Sync>;
 
 type ByOwner = Vec<(u64, Tell)>;
 
-/// All subscriptions to resources. Cheap to clone.
-#[derive(Clone, Default)]
+/// What can be subscribed to: a resource of a source, in the instance of somebody.
+type Key = (String, Whose, String);
+
+/// All subscriptions to resources, seen from the instances of one tenant, or from what all clients share. Cheap to clone.
+#[derive(Clone)]
 pub struct Subscribers {
-    resources: Arc<Mutex<BTreeMap<(String, String), ByOwner>>>,
-    levels: Arc<Mutex<BTreeMap<u64, usize>>>,
+    whose: Whose,
+    resources: Arc<Mutex<BTreeMap<Key, ByOwner>>>,
+    /// By whose wish it is, and whose instances it is for.
+    levels: Arc<Mutex<BTreeMap<(u64, Whose), usize>>>,
     pages: Arc<Mutex<VecDeque<Page>>>,
 }
 
@@ -27,12 +33,36 @@ const PAGES_MAX: usize = 1024;
 /// A page that a client was asked to visit.
 struct Page {
     source: String,
+    whose: Whose,
     id: String,
     owner: u64,
     tell: Tell,
 }
 
+impl Default for Subscribers {
+    fn default() -> Self {
+        let (resources, levels, pages) = Default::default();
+        Self { whose: Whose::Everybody, resources, levels, pages }
+    }
+}
+
+/// A subscription that nobody has any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Left {
+    pub source: String,
+    pub uri: String,
+}
+
 impl Subscribers {
+    /// The same, seen from the instances of somebody.
+    pub fn of(&self, whose: Whose) -> Self {
+        Self { whose, ..self.clone() }
+    }
+
+    fn key(&self, source: &str, uri: &str) -> Key {
+        (source.to_owned(), self.whose, uri.to_owned())
+    }
+
     fn pages(&self) -> MutexGuard<'_, VecDeque<Page>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -40,11 +70,11 @@ impl Subscribers {
     /// Notes that a client was asked to visit a page, by the id that its source gave it.
     pub fn expect_visit(&self, source: &str, id: &str, owner: u64, tell: Tell) {
         let mut pages = self.pages();
-        pages.retain(|page| page.source != source || page.id != id);
+        pages.retain(|page| page.source != source || page.whose != self.whose || page.id != id);
         if pages.len() >= PAGES_MAX {
             pages.pop_front();
         }
-        pages.push_back(Page { source: source.to_owned(), id: id.to_owned(), owner, tell });
+        pages.push_back(Page { source: source.to_owned(), whose: self.whose, id: id.to_owned(), owner, tell });
     }
 
     /// Passes on `notifications/elicitation/complete` of a source, to whom the page was shown.
@@ -54,7 +84,7 @@ impl Subscribers {
             return;
         };
         let mut pages = self.pages();
-        let found = pages.iter().position(|page| page.source == source && page.id == id);
+        let found = pages.iter().position(|page| page.source == source && page.whose == self.whose && page.id == id);
         let page = found.and_then(|place| pages.remove(place));
         drop(pages);
         if let Some(page) = page {
@@ -62,30 +92,31 @@ impl Subscribers {
         }
     }
 
-    /// Notes from which level on an owner wants log lines, as its place in [`protocol::LOG_LEVELS`]. Gives the least level
-    /// that anybody wants, if that is another now.
-    pub fn set_level(&self, owner: u64, level: usize) -> Option<&'static str> {
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = levels.values().min().copied();
-        levels.insert(owner, level);
-        let now = levels.values().min().copied();
-        now.filter(|_| now != before).map(|level| protocol::LOG_LEVELS[level])
+    fn levels(&self) -> MutexGuard<'_, BTreeMap<(u64, Whose), usize>> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes from which level on an owner wants log lines of these instances, and of what all clients share, as its place in
+    /// [`protocol::LOG_LEVELS`].
+    pub fn set_level(&self, owner: u64, level: usize) {
+        self.levels().insert((owner, self.whose), level);
     }
 
     /// The least level that anybody wants; `None` where nobody has said.
     pub fn level(&self) -> Option<&'static str> {
-        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        levels.values().min().map(|level| protocol::LOG_LEVELS[*level])
+        let levels = self.levels();
+        let wanted = levels.iter().filter(|((_, whose), _)| self.whose == Whose::Everybody || *whose == self.whose);
+        wanted.map(|(_, level)| *level).min().map(|level| protocol::LOG_LEVELS[level])
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), ByOwner>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ByOwner>> {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `true` when nobody had subscribed to this resource before.
     pub fn add(&self, source: &str, uri: &str, owner: u64, tell: Tell) -> bool {
         let mut table = self.lock();
-        let owners = table.entry((source.to_owned(), uri.to_owned())).or_default();
+        let owners = table.entry(self.key(source, uri)).or_default();
         let first = owners.is_empty();
         owners.retain(|(other, _)| *other != owner);
         owners.push((owner, tell));
@@ -95,22 +126,22 @@ impl Subscribers {
     /// `true` when nobody is subscribed to this resource any more, and somebody was.
     pub fn remove(&self, source: &str, uri: &str, owner: u64) -> bool {
         let mut table = self.lock();
-        let key = (source.to_owned(), uri.to_owned());
+        let key = self.key(source, uri);
         let Some(owners) = table.get_mut(&key) else { return false };
         owners.retain(|(other, _)| *other != owner);
         owners.is_empty() && table.remove(&key).is_some()
     }
 
     /// Ends all subscriptions of an owner; gives the resources that nobody is subscribed to any more.
-    pub fn remove_all(&self, owner: u64) -> Vec<(String, String)> {
-        self.levels.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
+    pub fn remove_all(&self, owner: u64) -> Vec<Left> {
+        self.levels().retain(|(other, _), _| *other != owner);
         self.pages().retain(|page| page.owner != owner);
         let mut table = self.lock();
         let mut left = Vec::new();
         table.retain(|key, owners| {
             owners.retain(|(other, _)| *other != owner);
             if owners.is_empty() {
-                left.push(key.clone());
+                left.push(Left { source: key.0.clone(), uri: key.2.clone() });
             }
             !owners.is_empty()
         });
@@ -119,19 +150,22 @@ impl Subscribers {
 
     /// The resources of a source that anybody is subscribed to.
     pub fn uris(&self, source: &str) -> Vec<String> {
-        self.lock().keys().filter(|(of, _)| of == source).map(|(_, uri)| uri.clone()).collect()
+        let table = self.lock();
+        let own = table.keys().filter(|(of, whose, _)| of == source && *whose == self.whose);
+        own.map(|(.., uri)| uri.clone()).collect()
     }
 
     /// Whether anybody is subscribed to a resource of a source.
     pub fn has_any(&self, source: &str) -> bool {
-        self.lock().range((source.to_owned(), String::new())..).next().is_some_and(|((of, _), _)| of == source)
+        let first = self.key(source, "");
+        self.lock().range(first..).next().is_some_and(|((of, whose, _), _)| of == source && *whose == self.whose)
     }
 
     /// Passes on `notifications/resources/updated` of a source.
     pub fn notice(&self, source: &str, message: &Message) {
         let uri = message.params_text().and_then(Object::parse).and_then(|params| params.string("uri"));
         let Some(uri) = uri else { return };
-        let owners = self.lock().get(&(source.to_owned(), uri.into_owned())).cloned().unwrap_or_default();
+        let owners = self.lock().get(&self.key(source, &uri)).cloned().unwrap_or_default();
         for (_, tell) in owners {
             tell();
         }
@@ -151,6 +185,20 @@ mod tests {
         assert!(all.add("b", "x", 1, tell));
         assert!(all.has_any("a") && !all.has_any("c") && all.uris("a") == ["x"]);
         assert!(!all.remove("a", "x", 1) && all.remove("a", "x", 2) && !all.remove("a", "x", 2));
-        assert_eq!(all.remove_all(1), [("b".to_owned(), "x".to_owned())]);
+        assert_eq!(all.remove_all(1), [Left { source: "b".to_owned(), uri: "x".to_owned() }]);
+    }
+
+    #[test]
+    fn instances_are_told_apart() {
+        let (all, tell): (_, Tell) = (Subscribers::default(), Arc::new(|| {}));
+        let own = all.of(Whose::Session(1));
+        assert!(own.add("a", "x", 1, tell.clone()) && all.add("a", "y", 2, tell));
+        assert_eq!((own.uris("a"), all.uris("a")), (vec!["x".to_owned()], vec!["y".to_owned()]));
+        assert!(own.has_any("a") && !all.of(Whose::Session(2)).has_any("a"));
+        own.set_level(1, 3);
+        all.of(Whose::Principal(1)).set_level(2, 1);
+        assert_eq!((own.level(), all.level()), (Some(protocol::LOG_LEVELS[3]), Some(protocol::LOG_LEVELS[1])));
+        assert_eq!(own.remove_all(1).len(), 1);
+        assert!(!own.has_any("a") && own.level().is_none() && all.has_any("a"));
     }
 }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
+use super::Ask;
 use super::link::Link;
 use crate::call::{Call, CallError, End, ErrorKind};
 
@@ -53,6 +54,18 @@ impl Waiting {
         let text = format!("source `{}` is starting, and {CALLS_MAX} calls wait for it already", self.source);
         let error = CallError::new(ErrorKind::Busy, text, "try again in a moment");
         self.fail(call, error);
+    }
+
+    /// Takes what nobody has looked at yet.
+    pub fn add_rest(&mut self, mut asks: mpsc::Receiver<Ask>) {
+        asks.close();
+        while let Ok(ask) = asks.try_recv() {
+            match ask {
+                Ask::Call(call) => self.add_call(call),
+                Ask::List(reply) => self.add_asker(reply),
+                Ask::Forget | Ask::Changed => {}
+            }
+        }
     }
 
     pub fn add_asker(&mut self, asker: Asker) {

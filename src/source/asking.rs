@@ -1,0 +1,217 @@
+//! Owns what a source asks of clients: whose call a question belongs to, and which calls wait so that this can be told.
+//! What a client is asked and how is its session's affair.
+//!
+//! Over one connection a source does not say for which of its calls it asks. The relay never guesses among clients:
+//!
+//! 1. A question belongs to the call whose stream it came on (HTTP), or to the only client that has calls in flight.
+//! 2. Once a source has asked anything, calls of several clients are not in flight together: a call waits its turn until
+//!    those of another client are over, and its client is told so. A parked call (its modern client is away with the
+//!    question) counts as well: only calls of the same principal go on beside it. Of requests without a session, those of one
+//!    principal take turns from when one of them has asked something, or it could not be told which of them had.
+//! 3. A first question that comes while calls of several clients are in flight waits until one client's are left, for that
+//!    could not be told when they were sent.
+//! 4. If one of these calls does not end with an answer (the question may be that one's), if as many questions wait as there
+//!    are calls, or if the wait grows too long, what waits is refused.
+//!
+//! An instance of one session has one client: its calls do not wait for each other, and what it asks before it has any (as
+//! servers do that ask for roots when they start) waits for the first one.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::in_flight::{Pending, Table};
+use super::link::Link;
+use crate::call::{Question, Rooted, Who};
+use crate::protocol::Era;
+use crate::wire::{Message, Piece};
+
+/// How long a question may wait until it can be told whose it is.
+const UNCLEAR_MAX: Duration = Duration::from_secs(30);
+/// How many questions of an instance may wait for its session's next call.
+const EARLY_MAX: usize = 16;
+/// How long after it was told that a client's roots are others a source may ask for them outside of a call.
+const ROOTS_WINDOW: Duration = Duration::from_secs(10);
+
+const UNCLEAR: &str = "calls of several clients are in flight, and which of them is meant cannot be told; try again";
+
+/// A client whose roots are others now.
+pub struct Moved {
+    at: Instant,
+    whose: u64,
+    client: Weak<dyn Rooted>,
+}
+
+impl Link {
+    /// What a source asks: of the relay itself, or of the client of a call in flight.
+    pub(super) fn answer(&self, message: &Message, of: Option<u64>) {
+        let method = message.method_name();
+        if method == "ping" {
+            let id = message.id_text().unwrap_or("null");
+            let _ = self.outbox.send(&[
+                Piece::Text("{\"jsonrpc\":\"2.0\",\"id\":"),
+                Piece::Text(id),
+                Piece::Text(",\"result\":{}}"),
+            ]);
+            return;
+        }
+        let question = Question::new(&self.source, message.clone(), self.outbox.clone());
+        if !matches!(&*method, "sampling/createMessage" | "elicitation/create" | "roots/list") {
+            return question.refuse(&format!("there is no method `{method}` here"));
+        }
+        let mut table = self.lock();
+        if let Some(id) = of {
+            return match table.call(id) {
+                Some(call) => call.back.ask(question),
+                None => question.refuse(NOBODY),
+            };
+        }
+        let Some(question) = table.hand_over(question) else { return };
+        if table.sole {
+            // It asks before the first call has reached it.
+            return match table.unclear.len() < EARLY_MAX {
+                true => table.unclear.push((question, Instant::now())),
+                false => question.refuse(NOBODY),
+            };
+        }
+        // From now on it is always known whom it asks.
+        (table.asks, table.one_at_a_time) = (true, true);
+        tracing::info!(source = self.source, %method, "several clients could be meant; their calls take turns from now on");
+        table.unclear.push((question, Instant::now()));
+        if table.unclear.len() >= table.running {
+            // Each call may be waiting for its answer, and none would ever end.
+            table.clear_up(false);
+        }
+    }
+
+    /// Tells a legacy source that a client's roots are others now. It may ask for them outside of any call.
+    pub(super) fn roots_changed(&self, of: &Arc<impl Rooted + 'static>) {
+        if self.era() == Era::Modern {
+            return;
+        }
+        let whose = Arc::as_ptr(of).cast::<()>() as u64;
+        let weak = Arc::downgrade(of);
+        let mut table = self.lock();
+        table.still_moved();
+        table.moved.retain(|moved| moved.whose != whose);
+        table.moved.push(Moved { at: Instant::now(), whose, client: weak });
+        drop(table);
+        self.notify("notifications/roots/list_changed", "");
+    }
+}
+
+const NOBODY: &str = "no call is in flight whose client could be asked";
+
+impl Table {
+    /// Gives a question to the client that it is for. Gives it back while that could be one of several.
+    fn hand_over(&mut self, question: Question) -> Option<Question> {
+        if question.method() == "roots/list" && self.still_moved() {
+            return self.ask_for_roots(question);
+        }
+        let Ok(id) = self.addressee(None) else { return Some(question) };
+        if self.sole && self.call(id).is_none() {
+            return Some(question);
+        }
+        self.ask(id, question);
+        None
+    }
+
+    fn ask(&mut self, id: u64, question: Question) {
+        match self.pending.get_mut(&id) {
+            Some(Pending::Call { call, asked, .. }) => {
+                *asked = true;
+                call.back.ask(question);
+                self.asks = true;
+            }
+            _ => question.refuse(NOBODY),
+        }
+    }
+
+    /// Whether a client's roots are others since a moment ago.
+    fn still_moved(&mut self) -> bool {
+        self.moved.retain(|moved| moved.at.elapsed() < ROOTS_WINDOW && moved.client.strong_count() > 0);
+        !self.moved.is_empty()
+    }
+
+    /// The roots are those of the client that said so just now, if it is the only one that could be meant.
+    fn ask_for_roots(&mut self, question: Question) -> Option<Question> {
+        let others = self.addressee(None).map(|id| self.call(id).and_then(|call| call.back.who()));
+        let [moved] = &self.moved[..] else { return Some(question) };
+        match others {
+            Ok(who) if who.is_none_or(|who| who.client == moved.whose) => {}
+            _ => return Some(question),
+        }
+        let client = moved.client.upgrade();
+        self.moved.clear();
+        match client {
+            Some(client) => client.ask_for_roots(question),
+            None => question.refuse(NOBODY),
+        }
+        None
+    }
+
+    /// A call has ended, and was `answered` or not: what waited for that goes to its client.
+    pub fn clear_up(&mut self, answered: bool) {
+        if !answered && !self.sole {
+            return self.unclear.drain(..).for_each(|(question, _)| question.refuse(UNCLEAR));
+        }
+        for (question, since) in std::mem::take(&mut self.unclear) {
+            if let Some(question) = self.hand_over(question) {
+                self.unclear.push((question, since));
+            }
+        }
+    }
+
+    /// Looks at what waits once more, for a client may have come back, and refuses what has waited for too long.
+    pub fn look_after_unclear(&mut self, now: Instant) {
+        self.clear_up(true);
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= UNCLEAR_MAX;
+        let (late, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unclear).into_iter().partition(|(_, since)| is_late(*since));
+        self.unclear = left;
+        late.into_iter().for_each(|(question, _)| question.refuse(UNCLEAR));
+    }
+
+    /// Whether a call has to wait until those of other clients are over.
+    pub fn is_kept_back(&self, id: u64) -> bool {
+        let Some(call) = self.call(id).filter(|_| self.asks) else { return false };
+        let own = call.back.who();
+        self.sent().any(|(other, asked)| match (own, other) {
+            (None, None) => false,
+            (Some(own), Some(other)) if other.is_away => other.owner != own.owner,
+            (Some(own), Some(other)) if own.any_call && other.any_call => other.client != own.client,
+            (Some(own), Some(other)) if !own.any_call && !other.any_call && own.owner == other.owner => {
+                asked || self.one_at_a_time
+            }
+            _ => !self.sole,
+        })
+    }
+
+    /// Whether a call may have to do with the answer to a question: then it waits behind nobody.
+    fn may_answer(&self, id: u64) -> bool {
+        let own = self.call(id).and_then(|call| call.back.who());
+        own.is_some_and(|own| self.sent().any(|(who, asked)| asked && who.is_some_and(|who| who.owner == own.owner)))
+    }
+
+    /// Whose the calls are that the source has, and whether they have asked something.
+    fn sent(&self) -> impl Iterator<Item = (Option<Who>, bool)> {
+        self.pending.values().filter_map(|entry| match entry {
+            Pending::Call { call, sent: true, asked, .. } => Some((call.back.who(), *asked)),
+            _ => None,
+        })
+    }
+
+    /// Takes out the waiting call that may be sent now, in their order.
+    pub fn next(&mut self, max_in_flight: usize) -> Option<u64> {
+        if !self.has_room(max_in_flight) {
+            return None;
+        }
+        let mut is_passed = false;
+        let place = self.queue.iter().position(|id| {
+            let is_kept_back = self.is_kept_back(*id);
+            let goes = !is_kept_back && (!is_passed || self.may_answer(*id));
+            is_passed |= is_kept_back;
+            goes
+        })?;
+        self.queue.remove(place)
+    }
+}
