@@ -7,6 +7,8 @@
 mod edits;
 #[path = "support/standing.rs"]
 mod standing;
+#[path = "support/standing_http.rs"]
+mod standing_http;
 #[path = "support/http.rs"]
 mod support;
 #[path = "support/web.rs"]
@@ -14,13 +16,13 @@ mod web;
 
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use edits::edit_now;
 use serde_json::{Value, json};
-use standing::Trial;
-use support::{AT_ONCE, Front, PATIENCE, Place, Relay, command, eventually, fixture, source};
+use standing::{Trial, never_runs};
+use standing_http::HttpTrial;
+use support::{Place, command, eventually, fixture, source};
 use web::Web;
 
 /// A folder with a program `srv` in it: a link to the fixture.
@@ -175,22 +177,6 @@ fn c07_a06_paths_start_at_home_or_at_the_file() {
     trial.finish();
 }
 
-/// Ends of its own accord, or is ended and fails the test.
-fn ends(mut run: Command) -> (Option<i32>, String) {
-    let start = Instant::now();
-    let mut child = run.spawn().unwrap();
-    let stdin = child.stdin.take();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
 #[test]
 fn c07_a09_what_keeps_the_relay_from_starting_ends_it_at_once() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -199,14 +185,10 @@ fn c07_a09_what_keeps_the_relay_from_starting_ends_it_at_once() {
         [(address.as_str(), address.as_str()), ("127.0.0.1:99999", "99999"), ("192.0.2.1:8080", "192.0.2.1")]
     {
         let place = Place::new();
-        let mut run = place.command("", &[source("fix", &[], "start = \"at-start\"")]);
+        let mut run = Trial::command(&place, "", &[source("fix", &[], "start = \"at-start\"")]);
         run.args(["--http", address]);
-        let start = Instant::now();
-        let (code, said) = ends(run);
-        assert!(code.is_some_and(|code| code != 0), "{address}: {code:?} {said}");
+        let said = never_runs(&place, run);
         assert!(said.contains(told), "{address}: {said}");
-        assert!(start.elapsed() < AT_ONCE, "{address}: {:?}", start.elapsed());
-        eventually("nothing is left", || place.processes(0).is_empty());
     }
 }
 
@@ -251,7 +233,7 @@ fn c07_a13_a_reload_reaches_every_session() {
     let place = Place::new();
     let settings = "exposure = \"eager\"";
     let with = |tools: &str| [place.journaled("shared", &["--tools", tools], "start = \"at-start\"")];
-    let front = Front::start_in(&place, settings, &with("before"));
+    let mut front = HttpTrial::start_in(&place, settings, &with("before"));
     let mut clients: Vec<_> = (0..3).map(|_| front.greeted(None)).collect();
     for client in &mut clients {
         eventually("it is listed", || client.names().contains(&"shared__before".to_owned()));
@@ -260,13 +242,14 @@ fn c07_a13_a_reload_reaches_every_session() {
     for stream in &mut streams {
         assert_eq!(stream.head().status, 200);
     }
-    edit_now(&front.relay, settings, &with("after"));
+    edit_now(&front.relay, settings, &Trial::tables(&place, &with("after")));
+    front.holds();
     for (client, stream) in clients.iter_mut().zip(&mut streams) {
         while !stream.event().unwrap().data.contains("notifications/tools/list_changed") {}
         eventually("the new list", || client.names().contains(&"shared__after".to_owned()));
         assert_eq!(client.call("shared", "after", json!({"a": 1})).structured(), json!({"a": 1}));
     }
-    assert_eq!(place.processes(front.relay.pid()).len(), 1);
+    assert_eq!(place.processes(front.relay.pid()).len(), 2);
     assert_eq!(place.journal_count("shared.journal", "initialize"), 2);
     front.finish();
 }
@@ -282,9 +265,7 @@ fn c07_a14_a_relay_that_starts_itself_is_stopped_however_it_is_written() {
         command("linked", &place.path("link"), &["serve", "--config", &config], "start = \"at-start\""),
     ];
     let run = Trial::command(&place, "max_starting = 2", &faulty);
-    let mut relay = Relay::spawn(&place, run);
-    relay.greet();
-    relay.list();
+    let mut relay = Trial::spawn(&place, run, &faulty);
     let mut most = 0;
     for _ in 0..20 {
         relay.listen(Duration::from_millis(250));
@@ -292,7 +273,6 @@ fn c07_a14_a_relay_that_starts_itself_is_stopped_however_it_is_written() {
     }
     // Each level starts two: it ends where the depth does.
     assert!(most <= 70, "{most} processes");
-    assert_eq!(relay.call("healthy", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     relay.finish();
 }
 

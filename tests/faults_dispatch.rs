@@ -1,15 +1,17 @@
-//! Calls through the dispatcher as gateways were reported to break them (class C11), one test an item.
-//!
-//! A07 (an array of requests on one line): `unreadable_lines_are_answered_by_rule` in `tests/wire.rs`.
+//! Calls through the dispatcher as gateways were reported to break them (class C11), one test an item, with the
+//! six standing assertions in each. Items held elsewhere: `tests/faults/index.tsv`.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, Place, Relay, eventually, source};
 
 /// The arguments that a source was called with.
@@ -23,7 +25,7 @@ fn received(place: &Place, id: &str) -> Vec<Value> {
 #[test]
 fn c11_a01_missing_arguments_are_never_null() {
     let place = Place::new();
-    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &[place.journaled("a", &[], "")]);
+    let mut relay = Trial::start_in(&place, "exposure = \"eager\"", &[place.journaled("a", &[], "")]);
     for params in ["null", "{}"] {
         let id = relay.ask_raw("tools/list", params);
         assert!(relay.answer(&id).result()["tools"].is_array(), "{params}");
@@ -56,7 +58,7 @@ fn c11_a02_texts_and_schemas_in_place_of_arguments() {
     ]);
     let file = place.write("tools.json", tools.to_string());
     let a = place.journaled("a", &["--tools-json", &file], "");
-    let mut relay = Relay::greeted_in(&place, "exposure = \"meta-only\"", &[a]);
+    let mut relay = Trial::start_in(&place, "exposure = \"meta-only\"", &[a]);
     assert_eq!(relay.call("a", "weather", json!("{\"city\":\"x\"}")).structured(), json!({"city": "x"}));
     for (tool, own, bad, told) in [
         ("weather", &schema, schema.clone(), "a schema instead of values"),
@@ -94,7 +96,7 @@ fn c11_a02_texts_and_schemas_in_place_of_arguments() {
 /// The relay's own tools tell of arguments they cannot read in the words of JSON, and take no key they do not know.
 #[test]
 fn c11_a02_arguments_of_the_relays_own_tools() {
-    let mut relay = Relay::greeted("", &[source("a", &[], "")]);
+    let mut relay = Trial::start(&[source("a", &[], "")]);
     for (tool, arguments, told) in [
         ("find_tools", json!({"query": "x", "lmit": 3}), "there is no `lmit`; known are `query`, `source`"),
         ("find_tools", json!({"limit": "many"}), "`limit` is to be a whole number"),
@@ -129,7 +131,7 @@ fn c11_a03_what_is_shown_can_be_called_at_once() {
         let sources = [source("a", &["--tools", "first,second"], "")];
         // The first run learns the tools; in the second the source has not been started when it is called.
         for _ in 0..2 {
-            let mut relay = Relay::greeted_in(&place, &format!("exposure = \"{exposure}\""), &sources);
+            let mut relay = Trial::start_in(&place, &format!("exposure = \"{exposure}\""), &sources);
             assert_eq!(relay.call("a", "first", json!({"n": 1})).structured(), json!({"n": 1}), "{exposure}");
             assert_eq!(relay.call_direct("a__second", json!({"n": 2})).structured(), json!({"n": 2}), "{exposure}");
             let call = json!({"source": "a", "tool": "second", "arguments": {"n": 3}});
@@ -149,7 +151,7 @@ fn c11_a04_questions_are_read_by_words() {
     tools.push(json!({"name": "list_pull_requests", "description": "Lists pull requests.", "inputSchema": {}}));
     tools.push(json!({"name": "create_issue", "description": "Opens a new issue.", "inputSchema": {}}));
     let file = place.write("tools.json", Value::from(tools).to_string());
-    let mut relay = Relay::greeted_in(&place, "", &[source("hub", &["--tools-json", &file], "")]);
+    let mut relay = Trial::start_in(&place, "", &[source("hub", &["--tools-json", &file], "")]);
     relay.call("hub", "create_issue", json!({}));
     let mut first = |query: &str| {
         let find = |relay: &mut Relay| relay.call_direct("find_tools", json!({"query": query})).structured();
@@ -175,7 +177,7 @@ fn c11_a04_questions_are_read_by_words() {
 fn c11_a05_a_denied_tool_cannot_be_called() {
     let place = Place::new();
     let denied = place.journaled("a", &["--tools", "wipe.all"], "deny = [\"wipe*\"]");
-    let mut relay = Relay::greeted_in(&place, "", &[denied]);
+    let mut relay = Trial::start_in(&place, "", &[denied]);
     relay.call_direct("enable_toolset", json!({"toolset": "a"}));
     relay.call_direct("disable_toolset", json!({"toolset": "a"}));
     for tool in ["wipe.all", "a/wipe.all", "a__wipe.all"] {
@@ -202,7 +204,7 @@ fn c11_a05_a_denied_tool_cannot_be_called() {
 
 #[test]
 fn c11_a06_a_batch_keeps_each_outcome_in_its_place() {
-    let mut relay = Relay::greeted("", &[source("a", &[], "call_timeout_secs = 1"), source("b", &[], "")]);
+    let mut relay = Trial::start(&[source("a", &[], "call_timeout_secs = 1"), source("b", &[], "")]);
     let call =
         |source: &str, tool: &str, arguments: Value| json!({"source": source, "tool": tool, "arguments": arguments});
     let calls = json!([
@@ -230,16 +232,16 @@ fn c11_a06_a_batch_keeps_each_outcome_in_its_place() {
 fn c11_a08_a_source_that_is_down_is_no_unknown_tool() {
     let place = Place::new();
     let good = [source("a", &["--tools", "known"], "")];
-    let mut relay = Relay::greeted_in(&place, "", &good);
+    let mut relay = Trial::start_in(&place, "", &good);
     relay.call("a", "known", json!({}));
     eventually("it is listed", || relay.status("a")["tools"] != 0);
     relay.finish();
-    let mut relay = Relay::greeted_in(&place, "", &[source("a", &["--tools", "known"], "")]);
+    let mut relay = Trial::start_in(&place, "", &[source("a", &["--tools", "known"], "")]);
     let (kind, text) = relay.call("a", "knwn", json!({})).failure();
     assert!(kind == "unknown_tool" && text.contains("Similar: known"), "{text}");
     relay.finish();
     // From now on it ends as soon as it is started.
-    let mut relay = Relay::greeted_in(&place, "", &[source("a", &["--tools", "known", "--exit-at-once", "7"], "")]);
+    let mut relay = Trial::start_in(&place, "", &[source("a", &["--tools", "known", "--exit-at-once", "7"], "")]);
     let start = Instant::now();
     for tool in ["known", "knwn"] {
         let (kind, text) = relay.call("a", tool, json!({})).failure();

@@ -1,22 +1,17 @@
-//! Lists as gateways were reported to break them (pages: class C12, changes: C13, size and drift: C22), one test an item.
-//!
-//! Held elsewhere:
-//! - C13-A02, clients that never refresh: `a_client_that_lists_once_can_do_everything` in `tests/catalog.rs`.
-//! - C13-A04, a source that blinks: `a_source_that_blinks_changes_nothing` in `tests/catalog.rs`.
-//! - C13-A05, the same bytes in any order of arrival: `neither_order_nor_speed_changes_the_list` in `tests/catalog.rs`.
-//! - C13-A06, changes in the modern era: of clients `a_modern_client_hears_of_changes_where_it_listens` in
-//!   `tests/session.rs`, of sources `a_change_that_is_told_is_seen_at_once` in `tests/seed_unifi.rs`.
-//! - C22-A03, caches by who asked: a relay over stdio has one client and so one principal, and there is nobody to mix it
-//!   up with; that its lists are marked `private` is in `a_modern_client_needs_no_handshake` in `tests/session.rs`.
+//! Lists as gateways were reported to break them (pages: class C12, changes: C13, size and drift: C22), one test an item,
+//! with the six standing assertions in each. Items held elsewhere: `tests/faults/index.tsv`.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay, command, eventually, source};
 
 const EAGER: &str = "exposure = \"eager\"";
@@ -66,7 +61,7 @@ fn c12_a01_every_page_is_read() {
         ("after the empty one", page(&["last"], None)),
     ];
     let sources = [source("ten", &["--tools-json", &file, "--pages", "10"], ""), paged("gap", &pages)];
-    let mut relay = Relay::greeted_in(&place, "", &sources);
+    let mut relay = Trial::start_in(&place, "", &sources);
     assert_eq!(opened(&mut relay, "ten").len(), 25);
     assert_eq!(opened(&mut relay, "gap"), ["first", "last"]);
     assert_eq!(relay.request("tools/list", json!({"cursor": "nonsense"})).error_code(), -32602);
@@ -87,7 +82,7 @@ fn c12_a02_pages_without_end() {
         paged("failing", &[("", page(&["t1"], Some("A"))), ("A", page(&["t2"], Some("B"))), ("B", failing)]),
         source("good", &[], ""),
     ];
-    let mut relay = Relay::greeted("", &sources);
+    let mut relay = Trial::start(&sources);
     for id in ["constant", "cycle", "empty", "endless", "failing"] {
         let start = Instant::now();
         assert_eq!(opened(&mut relay, id), ["t1", "t2"], "{id}");
@@ -111,8 +106,9 @@ fn c13_a01_a_source_that_comes_back_with_other_tools() {
     };
     let file = tools(&["one", "two"]);
     let a = source("a", &["--tools-json", &file], "unlisted = \"forward\"");
-    let mut relay = Relay::start_in(&place, EAGER, &[a]);
+    let mut relay = Trial::ungreeted(&place, Trial::command(&place, EAGER, std::slice::from_ref(&a)));
     assert_eq!(relay.greet()["capabilities"]["tools"]["listChanged"], true);
+    let mut relay = Trial::of(relay, &[a]);
     assert!(relay.list().contains("a__two"));
     tools(&["one", "three"]);
     relay.notices.clear();
@@ -131,7 +127,7 @@ fn c13_a01_a_source_that_comes_back_with_other_tools() {
 /// Here a tool comes and goes twenty times a second.
 #[test]
 fn c13_a03_a_tool_that_comes_and_goes() {
-    let mut relay = Relay::greeted(EAGER, &[source("a", &["--changing"], "")]);
+    let mut relay = Trial::start_in(&Place::new(), EAGER, &[source("a", &["--changing"], "")]);
     relay.list();
     relay.notices.clear();
     let start = Instant::now();
@@ -160,7 +156,7 @@ fn c22_a01_fifteen_hundred_tools() {
             source(&format!("s{n}"), &["--tools-json", &file], "")
         })
         .collect();
-    let mut relay = Relay::greeted_in(&place, "", &sources);
+    let mut relay = Trial::start_in(&place, "exposure = \"toolsets\"", &sources);
     assert!(relay.list().len() < 8_000, "{}", relay.list().len());
     for n in [3, 17, 29] {
         let id = format!("s{n}");
@@ -181,7 +177,7 @@ fn c22_a02_a_definition_that_changes() {
     let write = |rest: &str| place.write("tools.json", format!("[{{\"name\":\"t\",{rest}}}]"));
     let sources =
         [source("a", &["--tools-json", &write("\"description\":\"d\",\"inputSchema\":{}")], "unlisted = \"forward\"")];
-    let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
     relay.list();
     let revision = |relay: &mut Relay| relay.call_direct("list_sources", json!({})).structured()["revision"].clone();
     let mut seen = vec![revision(&mut relay)];

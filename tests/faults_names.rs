@@ -1,17 +1,20 @@
-//! Names and routing as gateways were reported to break them (class C08), one test an item.
+//! Names and routing as gateways were reported to break them (class C08), one test an item, with the six
+//! standing assertions in each.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay, command, eventually, source};
 
 const EAGER: &str = "exposure = \"eager\"";
-const MENU: usize = 3;
 
 /// A source with these tools and nothing else.
 fn only(place: &Place, id: &str, tools: &[&str], settings: &str) -> String {
@@ -59,7 +62,7 @@ fn c08_a01_long_names_are_shortened() {
     let id = "source-of-20-letters";
     let sources = [only(&place, id, &[&sixty, &whole, &long, &other], "")];
     let run = || {
-        let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+        let mut relay = Trial::start_in(&place, EAGER, &sources);
         let names = exposed(&mut relay, &[id]);
         assert_eq!(names.len(), 4);
         all_arrive(&mut relay, &names);
@@ -73,7 +76,7 @@ fn c08_a01_long_names_are_shortened() {
 fn c08_a02_odd_characters_are_replaced_and_nothing_is_lost() {
     let place = Place::new();
     let odd = ["files.read", "a/b", "get users", "查询", "naïve", "x\ny", "7up", "", "twice", "twice"];
-    let mut relay = Relay::greeted_in(&place, EAGER, &[only(&place, "odd", &odd, "")]);
+    let mut relay = Trial::start_in(&place, EAGER, &[only(&place, "odd", &odd, "")]);
     let names = exposed(&mut relay, &["odd"]);
     assert_eq!(names.len(), 8, "{names:?}");
     all_arrive(&mut relay, &names);
@@ -88,7 +91,7 @@ fn c08_a03_the_same_name_on_two_sources() {
     let place = Place::new();
     let tools = ["search", "create_issue"];
     let sources = [only(&place, "one", &tools, ""), only(&place, "two", &tools, "")];
-    let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
     let names = exposed(&mut relay, &["one", "two"]);
     assert_eq!(names.len(), 4);
     all_arrive(&mut relay, &names);
@@ -114,7 +117,7 @@ fn c08_a04_no_two_tools_share_an_exposed_name() {
     let mut all = BTreeSet::new();
     for _ in 0..2 {
         let fresh = Place::new();
-        let mut relay = Relay::greeted_in(&fresh, EAGER, &sources);
+        let mut relay = Trial::start_in(&fresh, EAGER, &sources);
         let names = exposed(&mut relay, &ids);
         assert_eq!(names.len(), 12);
         assert_eq!(names[&("a".to_owned(), "read-file".to_owned())], "a__read-file");
@@ -135,7 +138,7 @@ fn c08_a05_the_relays_own_names_stay_its_own() {
     let place = Place::new();
     let own = ["list_sources", "call_tool", "enable_toolset", "find_tools"];
     let sources = [only(&place, "bare", &own, "prefix = \"\""), only(&place, "plain", &own, "")];
-    let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
     let names = exposed(&mut relay, &["bare", "plain"]);
     assert_eq!(names.len(), 8);
     assert!(names.values().all(|name| !own.contains(&name.as_str())), "{names:?}");
@@ -150,7 +153,7 @@ fn c08_a06_the_delimiter_may_stand_in_either_part() {
     let tools = ["x__y", "_z", "__", "y"];
     let ids = ["ha_prod", "a__b", "a-b", "a", "a__b__x"];
     let sources: Vec<_> = ids.iter().map(|id| only(&place, id, &tools, "")).collect();
-    let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
     let names = exposed(&mut relay, &ids);
     assert_eq!(names.len(), ids.len() * tools.len());
     all_arrive(&mut relay, &names);
@@ -173,8 +176,8 @@ fn c08_a07_a_second_source_renames_nothing() {
     let mut seen = BTreeSet::new();
     for count in [0, 1, 2, 0] {
         let sources: Vec<_> = [&first].into_iter().chain(&more[..count]).cloned().collect();
-        let mut relay = Relay::greeted_in(&place, EAGER, &sources);
-        eventually("it is listed", || relay.names().len() > MENU);
+        let mut relay = Trial::start_in(&place, EAGER, &sources);
+        eventually("it is listed", || relay.names().iter().any(|name| name.starts_with("first__")));
         seen.insert(exposed(&mut relay, &["first"]));
         relay.finish();
     }

@@ -9,7 +9,7 @@ mod standing;
 mod support;
 
 use serde_json::{Value, json};
-use standing::{SECRET, Trial};
+use standing::Trial;
 use support::{Place, Relay, command, eventually, fixture, source};
 
 /// A source that answers these methods with these results.
@@ -143,8 +143,7 @@ fn c21_a04_the_same_uri_of_two_sources_leads_to_each() {
 fn c21_a05_a_question_reaches_the_client_of_its_call() {
     let place = Place::new();
     let faulty = [source("asks", &[], "")];
-    let mut relay = Relay::spawn(&place, Trial::command(&place, "", &faulty));
-    relay.forbidden = vec![SECRET.to_owned()];
+    let mut relay = Trial::ungreeted(&place, Trial::command(&place, "", &faulty));
     let client = json!({"name": "raw", "version": "1"});
     let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
     relay.request(
@@ -152,6 +151,7 @@ fn c21_a05_a_question_reaches_the_client_of_its_call() {
         json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}),
     );
     relay.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let mut relay = Trial::of(relay, &faulty);
     relay.await_status("asks", "ready");
     for (method, answer) in [
         ("elicitation/create", json!({"action": "accept", "content": {"name": "Ada"}})),
@@ -168,7 +168,7 @@ fn c21_a05_a_question_reaches_the_client_of_its_call() {
         };
         relay.await_notices(method, is_asked);
         // While the client thinks, everything else goes on.
-        assert_eq!(relay.call("healthy", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        relay.holds();
         let question = relay.notices[before..].iter().find(|notice| notice.raw("id").is_some()).unwrap().clone();
         relay.send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{answer}}}", question.raw("id").unwrap()));
         assert_eq!(relay.answer(&call).structured(), json!({"result": answer}), "{method}");
@@ -242,11 +242,12 @@ fn c21_a08_prompts_are_there_whichever_source_comes_first_or_late() {
         answering(&place, "d-late", &results("late"), "")
             .replace("args = [", "args = [\"--start-delay-ms\", \"1500\", "),
     ];
-    let mut relay = Relay::spawn(&place, Trial::command(&place, "", &faulty));
+    let mut relay = Trial::ungreeted(&place, Trial::command(&place, "", &faulty));
     let greeted = relay.greet();
     for capability in ["tools", "prompts", "resources", "completions"] {
         assert!(greeted["capabilities"][capability].is_object(), "{capability}: {greeted}");
     }
+    let mut relay = Trial::of(relay, &faulty);
     eventually("both are listed", || listed(&mut relay, "prompts/list", "prompts", "name").len() == 2);
     assert_eq!(listed(&mut relay, "prompts/list", "prompts", "name"), ["b-with__early", "d-late__late"]);
     relay.finish();

@@ -1,25 +1,29 @@
-//! Schemas as gateways and clients were reported to break them (class C09), one test an item.
+//! Schemas as gateways and clients were reported to break them (class C09), one test an item, with
+//! the six standing assertions in each.
 //!
 //! A04 and A05 with real clients that compile the schemas: `tests/odd_tools.rs`.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay, source};
 
 const EAGER: &str = "exposure = \"eager\"";
 
 /// A relay in front of one source `a` with these tools, each the members beside its name; they are `t0`, `t1`, ..
-fn relay(tools: &[&str]) -> (Relay, Value) {
+fn relay(tools: &[&str]) -> (Trial, Value) {
     let place = Place::new();
     let tools: Vec<_> =
         (0..).zip(tools).map(|(n, rest)| format!("{{\"name\":\"t{n}\"{}{rest}}}", comma(rest))).collect();
     let file = place.write("tools.json", format!("[{}]", tools.join(",")));
     let a = place.journaled("a", &["--tools-json", &file], "");
-    let mut relay = Relay::greeted_in(&place, EAGER, &[a]);
+    let mut relay = Trial::start_in(&place, EAGER, &[a]);
     let list = relay.list();
     (relay, serde_json::from_str(&list).unwrap())
 }

@@ -342,6 +342,12 @@ impl Relay {
     #[track_caller]
     pub fn finish(mut self) {
         self.close_stdin();
+        self.see_out();
+    }
+
+    /// The same where the end has come about in another way.
+    #[track_caller]
+    pub fn see_out(&mut self) {
         let (status, took) = self.ended();
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         assert!(took < 2 * END, "the end took {took:?}");
