@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, Place, Relay, eventually, source};
 
 /// The calls in a source's journal, by tool, and the ids that were cancelled.
@@ -29,7 +32,7 @@ fn journal(place: &Place, name: &str) -> (Vec<(String, String)>, Vec<String>) {
 fn a_call_without_a_sign_ends_at_its_limit() {
     let place = Place::new();
     let settings = "call_timeout_secs = 1\nmax_call_secs = 3\ntool.burst = { call_timeout_secs = 2 }";
-    let mut relay = Relay::greeted_in(&place, "", &[place.journaled("fix", &[], settings), source("other", &[], "")]);
+    let mut relay = Trial::start_in(&place, "", &[place.journaled("fix", &[], settings), source("other", &[], "")]);
     relay.call("fix", "echo", json!({}));
     let start = Instant::now();
     let (kind, text) = relay.call("fix", "sleep", json!({"ms": 60_000})).failure();
@@ -120,7 +123,7 @@ fn a_call_that_waits_too_long_for_its_turn_is_not_sent() {
 fn a_cancelled_call_is_not_answered() {
     let place = Place::new();
     let sources = [place.journaled("serial", &[], "max_in_flight = 1"), place.journaled("wide", &[], "")];
-    let mut relay = Relay::greeted_in(&place, "", &sources);
+    let mut relay = Trial::start_in(&place, "", &sources);
     relay.call("serial", "echo", json!({}));
     relay.call("wide", "echo", json!({}));
     // Waiting for its turn: the source never hears of it.

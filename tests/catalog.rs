@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -9,6 +11,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, Place, Relay, eventually, source};
 
 const EAGER: &str = "exposure = \"eager\"";
@@ -28,7 +31,7 @@ fn neither_order_nor_speed_changes_the_list() {
             sources.push(place.journaled(id, &flags, &format!("provider = \"p{}\"", 3 - n)));
         }
         sources.rotate_left(turn);
-        let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+        let mut relay = Trial::start_in(&place, EAGER, &sources);
         let list = relay.list();
         assert!(list.find("\"c__x\"").unwrap() < list.find("\"b__x\"").unwrap(), "sorted by provider");
         lists.insert(list.clone());
@@ -37,7 +40,7 @@ fn neither_order_nor_speed_changes_the_list() {
         for journal in ["a", "b", "c"] {
             place.write(&format!("{journal}.journal"), "");
         }
-        let mut relay = Relay::greeted_in(&place, EAGER, &sources);
+        let mut relay = Trial::start_in(&place, EAGER, &sources);
         let start = Instant::now();
         assert!(relay.list() == list);
         assert!(start.elapsed() < AT_ONCE);
@@ -232,8 +235,11 @@ fn paging_goes_on_where_a_tool_is_gone() {
 /// A client that lists once and never again gets on with what the replies tell it.
 #[test]
 fn a_client_that_lists_once_can_do_everything() {
-    let mut relay =
-        Relay::greeted("", &[source("a", &["--tools", "make_note"], "summary = \"Notes.\""), source("b", &[], "")]);
+    let mut relay = Trial::start_in(
+        &Place::new(),
+        "exposure = \"toolsets\"",
+        &[source("a", &["--tools", "make_note"], "summary = \"Notes.\""), source("b", &[], "")],
+    );
     assert!(relay.names().contains(&"call_tool".to_owned()));
     let opened = relay.call_direct("enable_toolset", json!({"toolset": "a"})).structured();
     let tool = opened["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "make_note").unwrap();

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
+#[path = "support/standing_http.rs"]
+mod standing_http;
 #[path = "support/http.rs"]
 mod support;
 
@@ -9,6 +13,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use standing_http::HttpTrial;
 use support::{Client, Event, Front, Place, Relay, eventually};
 
 const READER: &str = "reader-0123456789abcdef";
@@ -239,7 +244,8 @@ fn each_credential_has_its_own_exposure_and_drawers() {
     tables.push(credential("reader", READER, "exposure = \"eager\"\nallow = [\"*/get_*\"]"));
     tables.push(credential("ops", OPS, "exposure = \"meta-only\""));
     tables.push(credential("plain", "plain-0123456789abcdef", ""));
-    let front = Front::start_in(&place, "always_visible = [\"payroll/get_salary\"]", &tables);
+    let front =
+        HttpTrial::start_in(&place, "exposure = \"toolsets\"\nalways_visible = [\"payroll/get_salary\"]", &tables);
     let (mut reader, mut ops) = (front.greeted(Some(READER)), front.greeted(Some(OPS)));
     let mut plain = front.client(Some("plain-0123456789abcdef"));
     let mut twin = front.greeted(Some("plain-0123456789abcdef"));
@@ -288,7 +294,7 @@ fn only_those_are_told_whose_list_changes() {
         credential("b", OPS, "sources = [\"right\"]"),
         credential("c", "third-0123456789abcdef", "allow = [\"left/g*\"]\ndeny = [\"left/grown_*\"]"),
     ];
-    let front = Front::start_in(&place, "exposure = \"eager\"", &tables);
+    let front = HttpTrial::start_in(&place, "exposure = \"eager\"", &tables);
     let mut clients = [READER, OPS, "third-0123456789abcdef"].map(|token| front.greeted(Some(token)));
     for client in &mut clients {
         settled(client);

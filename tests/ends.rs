@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
+use standing::Trial;
 use support::{END, Place, Relay, command, eventually, source};
 
 /// Sources that do not go by themselves.
@@ -27,18 +30,14 @@ fn stubborn() -> Vec<String> {
 /// Starts ten stubborn sources and ends the relay by `end`; nothing may be left, and 3 seconds must do.
 #[track_caller]
 fn check(name: &str, end: impl FnOnce(&mut Relay)) {
-    let mut relay = Relay::greeted("", &stubborn());
+    let mut trial = Trial::start(&stubborn());
     for n in 0..10 {
-        relay.await_status(&format!("s{n}"), "ready");
+        trial.await_status(&format!("s{n}"), "ready");
     }
-    let before = relay.place.processes(relay.pid()).len();
-    assert_eq!(before, 14, "{name}");
-    let start = Instant::now();
-    end(&mut relay);
-    let (status, took) = relay.ended();
-    assert_eq!(status.code(), Some(0), "{name}: {}", relay.stderr());
-    assert!(took < END && start.elapsed() < END + END, "{name}: {took:?}");
-    assert!(relay.place.processes(relay.pid()).is_empty(), "{name}");
+    // Ten, the healthy one, and a grandchild each of four.
+    assert_eq!(trial.place.processes(trial.pid()).len(), 15, "{name}");
+    let took = trial.ended_by(end);
+    assert!(took < END, "{name}: {took:?}");
 }
 
 #[test]
@@ -126,9 +125,8 @@ fn a_source_that_is_starting_goes_as_well() {
         source("mute", &["--mute", "--ignore-eof", "--grandchild"], ""),
         source("slow", &["--start-delay-ms", "60000"], ""),
     ];
-    let mut relay = Relay::greeted("", &sources);
-    relay.list();
-    eventually("both run", || relay.place.processes(relay.pid()).len() == 3);
+    let relay = Trial::start(&sources);
+    eventually("all run", || relay.place.processes(relay.pid()).len() == 4);
     relay.finish();
 }
 

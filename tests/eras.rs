@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use standing::Trial;
 use support::{Place, Relay, command, eventually, fixture};
 
 /// Calls the source in two runs of the relay. Gives its journal's counts of probes and of `initialize` after each.
@@ -15,7 +18,7 @@ use support::{Place, Relay, command, eventually, fixture};
 fn check(era: &str, within: Duration, want: [(usize, usize); 2]) {
     let place = Place::new();
     for counts in want {
-        let mut relay = Relay::greeted_in(&place, "", &[place.journaled("fix", &["--era", era], "")]);
+        let mut relay = Trial::start_in(&place, "", &[place.journaled("fix", &["--era", era], "")]);
         let start = Instant::now();
         assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{era}");
         assert!(start.elapsed() < within, "{era}: {:?}", start.elapsed());
@@ -106,7 +109,7 @@ fn every_legacy_revision_is_understood() {
     let place = Place::new();
     let versions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
     let sources = versions.map(|version| place.journaled(&format!("v{version}"), &["--version", version], ""));
-    let mut relay = Relay::greeted_in(&place, "", &sources);
+    let mut relay = Trial::start_in(&place, "", &sources);
     for version in versions {
         assert_eq!(
             relay.call(&format!("v{version}"), "echo", json!({"v": version})).structured(),

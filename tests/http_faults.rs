@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 #[path = "support/web.rs"]
@@ -14,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay, eventually};
 use web::{SESSION, Seen, Web};
 
@@ -61,7 +64,7 @@ fn forgetful(how: fn(&Seen, &mut web::Out)) -> (Web, Arc<AtomicBool>) {
 #[track_caller]
 fn check_forgotten(how: fn(&Seen, &mut web::Out)) {
     let (web, lost) = forgetful(how);
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     relay.call("web", "echo", json!({}));
     eventually("its list was read", || web.posts("tools/list").len() == 1);
     lost.store(true, Ordering::SeqCst);
@@ -97,7 +100,7 @@ fn a_session_forgotten_with_an_error_in_an_answer_is_begun_again() {
 #[test]
 fn a_source_that_forgets_every_session_is_not_asked_for_ever() {
     let web = failing(usize::MAX, |_, out| out.reply(404, &[], ""));
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     let (kind, text) = relay.call("web", "echo", json!({})).failure();
     assert_eq!(kind, "unavailable");
     assert!(text.contains("HTTP 404"), "{text}");
@@ -125,7 +128,7 @@ fn a_broken_stream_is_taken_up_where_it_broke() {
         }
         _ => false,
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     assert_eq!(relay.call("web", "echo", json!({})).structured(), json!({"late": true}));
     let resumed: Vec<_> = web.seen().into_iter().filter(|seen| seen.header("last-event-id").is_some()).collect();
     let waited = resumed[0].at - web.posts(CALLED)[0].at;
@@ -291,12 +294,12 @@ fn a_source_that_is_unavailable_without_a_word_is_asked_again_for_what_has_no_ef
         }
         fails
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     assert_eq!(web.posts("initialize").len(), 3);
     relay.finish();
     let web = failing(1, |_, out| out.reply(503, &[], "upstream reset before headers"));
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     let (kind, text) = relay.call("web", "echo", json!({})).failure();
     assert!(kind == "unavailable" && text.contains("whether the call took effect is not known"), "{text}");
     assert_eq!(web.posts(CALLED).len(), 1);
@@ -370,7 +373,7 @@ fn redirects_are_followed_within_an_origin_only() {
         }
         moved
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "headers = { X-Key = 'literal-secret-8' }")]);
+    let mut relay = Trial::start(&[web.source("web", "headers = { X-Key = 'literal-secret-8' }")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     let call = &web.posts(CALLED)[1];
     assert_eq!((call.path.as_str(), call.header("x-key")), ("/mcp/", Some("literal-secret-8")));
@@ -393,10 +396,11 @@ fn a_redirect_that_leads_to_itself_ends() {
         out.reply(307, &[("location", "/mcp")], "");
         true
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     let (_, text) = relay.call("web", "echo", json!({})).failure();
     assert!(text.contains("redirects more than 5 times"), "{text}");
-    assert!(web.seen().len() <= 20, "{}", web.seen().len());
+    // Twelve requests an attempt, and not many attempts.
+    assert!(web.seen().len() <= 48, "{}", web.seen().len());
     relay.finish();
 }
 
@@ -451,7 +455,7 @@ fn the_stream_of_its_own_is_optional_however_that_is_said() {
             }
             is_get
         });
-        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let mut relay = Trial::start(&[web.source("web", "")]);
         assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{status}");
         relay.listen(Duration::from_millis(1500));
         assert_eq!(web.with_method("GET").len(), 1, "{status}");
@@ -469,7 +473,7 @@ fn a_stream_that_never_stays_open_is_not_opened_in_a_storm() {
         }
         is_get
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+    let mut relay = Trial::start(&[web.source("web", "start = 'at-start'")]);
     relay.await_status("web", "ready");
     relay.listen(Duration::from_secs(4));
     assert!((2..=4).contains(&web.with_method("GET").len()), "{}", web.with_method("GET").len());
@@ -583,8 +587,9 @@ fn no_secret_is_told_at_any_level_of_the_log() {
     let url = format!("http://login-secret-3:x@127.0.0.1:{}/${{file:path}}?k=query-secret-4", web.port);
     let auth = "auth = 'bearer'\ntoken = 'token-secret-2'\nheaders = { X-Api-Key = 'header-secret-1' }";
     let source = format!("[source.web]\nurl = \"{url}\"\n{auth}\n");
-    let mut relay = Relay::spawn(&place, place.command_logged("", &[source], "trace"));
-    relay.greet();
+    let faulty = [source];
+    let command = Trial::command_logged(&place, "", &faulty, "trace");
+    let mut relay = Trial::spawn(&place, command, &faulty);
     let (_, text) = relay.call("web", "echo", json!({})).failure();
     assert!(text.contains("HTTP 500"), "{text}");
     let call = &web.posts(CALLED)[0];

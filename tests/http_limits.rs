@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
+#[path = "support/standing_http.rs"]
+mod standing_http;
 #[path = "support/http.rs"]
 mod support;
 
@@ -10,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use standing_http::HttpTrial;
 use support::{Client, Connection, END, Front, PATIENCE, Place, eventually, source};
 
 const INITIALIZE: &str =
@@ -97,7 +102,7 @@ fn foreign_hosts_and_origins_stay_out() {
         "[http]\nallowed_hosts = [\"relay.example\"]\nallowed_origins = [\"https://app.example\"]\n".to_owned(),
     ];
     let place = Place::new();
-    let front = Front::start_in(&place, "", &tables);
+    let front = HttpTrial::start_in(&place, "", &tables);
     let port = front.address.port();
     let own = format!("Host: 127.0.0.1:{port}");
     for (headers, status) in [

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
+#[path = "support/standing_http.rs"]
+mod standing_http;
 #[path = "support/http.rs"]
 mod support;
 
 use serde_json::{Value, json};
+use standing_http::HttpTrial;
 use support::{Answer, Front, MODERN, Place, eventually, meta, source};
 
 fn body(method: &str, params: Value) -> String {
@@ -28,7 +33,7 @@ const VERSION: &str = "MCP-Protocol-Version: 2026-07-28";
 
 #[test]
 fn requests_stand_alone() {
-    let front = Front::start("", &[source("fix", &[], "")]);
+    let front = HttpTrial::start(&[source("fix", &[], "")]);
     let mut client = front.client(None);
     let discovered = client.request("server/discover", json!({})).result();
     assert_eq!(discovered["supportedVersions"][0], MODERN);
@@ -163,7 +168,7 @@ fn arguments_repeated_in_headers_are_compared() {
 #[test]
 fn a_modern_client_that_goes_away_cancels() {
     let place = Place::new();
-    let front = Front::start_in(&place, "", &[place.journaled("fix", &[], "")]);
+    let mut front = HttpTrial::start_in(&place, "", &[place.journaled("fix", &[], "")]);
     let mut client = front.client(None);
     client.call("fix", "echo", json!({}));
     let sleep = json!({"source": "fix", "tool": "sleep", "arguments": {"ms": 60_000}});
@@ -177,6 +182,7 @@ fn a_modern_client_that_goes_away_cancels() {
             assert!(waiting.head().is_stream());
         }
         assert_eq!(cancelled(), round - 1);
+        front.holds();
         drop(waiting);
         eventually("the source is told", || cancelled() == round);
     }
@@ -222,7 +228,8 @@ fn credentials_of_a_client_go_no_further() {
     let place = Place::new();
     let token = "tok-0123456789abcdef-secret";
     let tables = [place.journaled("fix", &[], ""), format!("[credential.ci]\ntoken = {token:?}\n")];
-    let front = Front::spawn(&place, place.command_logged("", &tables, "trace"));
+    let command = HttpTrial::command_logged(&place, "", &tables, "trace");
+    let front = HttpTrial::spawn(&place, command, &tables);
     let mut client = front.client(Some(token));
     client.headers.extend(["Cookie: c=tok-cookie", "X-Api-Key: tok-key"].map(str::to_owned));
     client.call("fix", "echo", json!({}));

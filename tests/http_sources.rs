@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 #[path = "support/web.rs"]
@@ -10,6 +12,7 @@ mod web;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Relay, eventually};
 use web::{Out, SESSION, Seen, Web};
 
@@ -22,7 +25,7 @@ fn usual(_: &Seen, _: &mut Out) -> bool {
 #[test]
 fn a_legacy_source_has_a_session_from_the_first_message_to_the_last() {
     let web = Web::start(web::legacy, usual);
-    let mut relay = Relay::greeted("", &[web.source("web", "headers = { X-Own = 'of the source' }")]);
+    let mut relay = Trial::start(&[web.source("web", "headers = { X-Own = 'of the source' }")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     assert_eq!(relay.status("web")["status"], "ready");
     relay.finish();
@@ -57,7 +60,7 @@ fn a_legacy_source_may_do_without_a_session() {
         }
         begins
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     for number in 0..3 {
         assert_eq!(relay.call("web", "echo", json!({"n": number})).structured(), json!({"n": number}));
     }
@@ -167,7 +170,7 @@ fn streamed(shape: impl Fn(&str) -> String + Send + Sync + 'static, cut: usize) 
 fn check_stream(shape: fn(&str) -> String) {
     for cut in [1, 7, 100_000] {
         let web = streamed(shape, cut);
-        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let mut relay = Trial::start(&[web.source("web", "")]);
         assert_eq!(relay.call("web", "echo", json!({"a": "é\n"})).structured(), json!({"a": "é\n"}), "{cut}");
         relay.finish();
     }
@@ -394,7 +397,7 @@ fn a_modern_source_tells_of_changes_on_a_subscription_that_is_opened_again() {
         out.close();
         true
     });
-    let mut relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+    let mut relay = Trial::start(&[web.source("web", "start = 'at-start'")]);
     relay.await_status("web", "ready");
     eventually("it is opened again", || web.posts("subscriptions/listen").len() >= 2);
     eventually("the list is read again", || web.posts("tools/list").len() >= 3);

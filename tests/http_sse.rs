@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 #[path = "support/web.rs"]
@@ -11,6 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Relay, eventually};
 use web::{Out, Seen, Web};
 
@@ -85,12 +88,12 @@ fn a_source_of_the_old_kind_is_served_where_that_is_configured() {
 #[test]
 fn a_source_of_the_old_kind_is_found_out() {
     let (web, _) = old(relative);
-    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let mut relay = Trial::start(&[web.source("web", "")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     relay.finish();
     // One that is told to speak streamable HTTP is taken at its word.
     let (web, _) = old(relative);
-    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'streamable-http'")]);
+    let mut relay = Trial::start(&[web.source("web", "transport = 'streamable-http'")]);
     let (_, text) = relay.call("web", "echo", json!({})).failure();
     assert!(text.contains("HTTP 404"), "{text}");
     assert!(web.with_method("GET").is_empty());
@@ -102,7 +105,7 @@ fn messages_are_sent_to_no_other_origin() {
     let other = Web::start(web::legacy, |_, _| false);
     let there = other.url("/message");
     let (web, _) = old(move |_| there.clone());
-    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    let mut relay = Trial::start(&[web.source("web", "transport = 'sse'")]);
     let (kind, text) = relay.call("web", "echo", json!({})).failure();
     assert_eq!(kind, "unavailable");
     assert!(text.contains("at another origin") && text.contains("refused"), "{text}");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 #[path = "support/web.rs"]
@@ -14,6 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay};
 use web::Web;
 
@@ -41,7 +44,7 @@ fn a_company_s_own_authority_is_trusted_where_it_is_named() {
     let web = Web::start_tls(settings, web::legacy, |_, _| false);
     let place = Place::new();
     place.write("ca.pem", authority);
-    let mut relay = Relay::greeted_in(&place, "", &[secure(&web, "ca_file = 'ca.pem'")]);
+    let mut relay = Trial::start_in(&place, "", &[secure(&web, "ca_file = 'ca.pem'")]);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     relay.finish();
 }
@@ -83,16 +86,14 @@ fn a_file_of_authorities_that_is_none_is_told() {
 }
 
 /// A relay with these variables in its environment.
-fn relay(sources: &[String], environment: &[(&str, String)]) -> Relay {
+fn relay(sources: &[String], environment: &[(&str, String)]) -> Trial {
     let place = Place::new();
-    let mut command = place.command("", sources);
+    let mut command = Trial::command(&place, "", sources);
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command.env_remove(name).env_remove(name.to_ascii_uppercase());
     }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let mut relay = Relay::spawn(&place, command);
-    relay.greet();
-    relay
+    Trial::spawn(&place, command, sources)
 }
 
 const FAR: &str = "http://mcp.example.invalid/mcp";

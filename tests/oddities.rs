@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
+use standing::Trial;
 use support::{AT_ONCE, Place, Relay, command, eventually, fixture, source};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -77,14 +80,11 @@ fn a_relay_that_starts_itself_is_stopped() {
 fn a_launcher_goes_with_what_it_launched() {
     for signal in [None, Some(Signal::TERM)] {
         let script = format!("{} --ignore-eof; true", fixture().display());
-        let mut relay = Relay::greeted("", &[command("wrapped", "sh", &["-c", &script], "")]);
+        let mut relay = Trial::start(&[command("wrapped", "sh", &["-c", &script], "")]);
         assert_eq!(relay.call("wrapped", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
         match signal {
             None => relay.finish(),
-            Some(signal) => {
-                relay.signal(signal);
-                assert_eq!(relay.ended().0.code(), Some(0));
-            }
+            Some(signal) => drop(relay.ended_by(|relay| relay.signal(signal))),
         }
     }
 }
@@ -110,7 +110,7 @@ fn a_storm_of_changes_that_change_nothing_is_kept_from_the_client() {
     let count = place.path("listings");
     let notice = r#"echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'"#;
     let storm = format!("echo x >> {count}; {notice}; {notice}; {notice}");
-    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &[scripted("storm", &storm, "true", "")]);
+    let mut relay = Trial::start_in(&place, "exposure = \"eager\"", &[scripted("storm", &storm, "true", "")]);
     relay.list();
     relay.notices.clear();
     relay.listen(Duration::from_secs(4));
@@ -160,7 +160,7 @@ fn a_client_that_is_slow_to_read_gets_everything() {
 fn many_sources_are_all_there_soon() {
     let sources: Vec<_> =
         (0..22).map(|n| source(&format!("s{n:02}"), &["--start-delay-ms", &(n * 60).to_string()], "")).collect();
-    let mut relay = Relay::greeted("", &sources);
+    let mut relay = Trial::start_in(&Place::new(), "exposure = \"toolsets\"", &sources);
     let start = Instant::now();
     assert_eq!(relay.names().len(), 6);
     assert!(start.elapsed() < AT_ONCE);

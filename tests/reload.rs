@@ -4,6 +4,8 @@
 
 #[path = "support/edits.rs"]
 mod edits;
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -12,8 +14,10 @@ use std::time::{Duration, Instant};
 use edits::{RELOADED, ask_slow, edit, edit_now, ids, pid, pids, told};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{Place, Relay, command, eventually};
 
+const TOOLSETS: &str = "exposure = \"toolsets\"";
 const CHANGED: &str = "notifications/tools/list_changed";
 
 /// C07-A08: an added source was not found, a removed one lingered, and sources nobody had edited lost their connections.
@@ -21,18 +25,20 @@ const CHANGED: &str = "notifications/tools/list_changed";
 fn an_edit_touches_only_what_it_changed() {
     let place = Place::new();
     let entry = |id: &str, settings: &str| place.journaled(id, &[], settings);
-    let mut relay = Relay::greeted_in(&place, "", &[entry("a", ""), entry("b", "")]);
+    let mut relay = Trial::start_in(&place, TOOLSETS, &[entry("a", ""), entry("b", "")]);
+    let now = |sources: &[String]| Trial::tables(&place, sources);
     relay.call_direct("enable_toolset", json!({"toolset": "b"}));
     let (kept, ended) = (ask_slow(&mut relay, "a", 3000), ask_slow(&mut relay, "b", 60_000));
     assert!(relay.names().iter().any(|name| name == "b__echo"));
     let (a, changed) = (pid(&relay, "a"), relay.noticed(CHANGED));
 
-    edit(&relay, "", &[entry("a", "# a comment"), entry("c", "")]);
+    edit(&relay, TOOLSETS, &now(&[entry("a", "# a comment"), entry("c", "")]));
+    relay.faulty_are(&["a", "c"]);
     let (kind, text) = relay.answer(&ended).failure();
     assert_eq!(kind, "unavailable");
     assert!(text.contains("source `b` was removed from sources.toml"), "{text}");
     assert!(text.contains("whether the call took effect is not known"), "{text}");
-    assert_eq!(ids(&mut relay), ["a", "c"]);
+    assert_eq!(ids(&mut relay), ["a", "c", "healthy"]);
     assert_eq!(relay.call("b", "echo", json!({})).failure().0, "unknown_source");
     assert_eq!(relay.call("c", "echo", json!({"x": 1})).structured(), json!({"x": 1}));
     eventually("b is gone", || pids(&relay, "b").is_empty());
@@ -40,10 +46,11 @@ fn an_edit_touches_only_what_it_changed() {
     assert_eq!(pid(&relay, "a"), a);
     assert!(!relay.names().iter().any(|name| name == "b__echo"));
     assert_eq!(relay.noticed(CHANGED), changed + 1, "the list changed once");
+    relay.holds();
 
     let c = pid(&relay, "c");
     let ended = ask_slow(&mut relay, "a", 60_000);
-    edit(&relay, "", &[entry("a", "env = { FOO = \"bar\" }"), entry("c", "")]);
+    edit(&relay, TOOLSETS, &now(&[entry("a", "env = { FOO = \"bar\" }"), entry("c", "")]));
     let (kind, text) = relay.answer(&ended).failure();
     assert_eq!(kind, "cancelled");
     assert!(text.contains("source `a` was changed in sources.toml"), "{text}");
@@ -363,7 +370,7 @@ fn a_reload_before_the_first_use_reads_the_memory_anew() {
 fn bad_sources_that_are_added_harm_no_other() {
     let place = Place::new();
     let good = place.journaled("good", &[], "");
-    let mut relay = Relay::greeted_in(&place, "", std::slice::from_ref(&good));
+    let mut relay = Trial::start_in(&place, "", std::slice::from_ref(&good));
     let kept = ask_slow(&mut relay, "good", 2000);
     let bad = [
         command("absent", "toolrelay-no-such-program", &[], ""),
@@ -371,15 +378,19 @@ fn bad_sources_that_are_added_harm_no_other() {
         command("framed", "sh", &["-c", "printf 'Content-Length: 2\\r\\n\\r\\n{}'; sleep 60"], ""),
         command("Bad Id", "true", &[], ""),
     ];
-    edit(&relay, "", &[std::slice::from_ref(&good), &bad[..3]].concat());
+    let now = |sources: &[String]| Trial::tables(&place, sources);
+    edit(&relay, &Trial::settings(""), &now(&[std::slice::from_ref(&good), &bad[..3]].concat()));
     for (id, told) in [("absent", "was not found"), ("adrift", "does not exist"), ("framed", "Content-Length")] {
         let line = relay.await_status(id, "unreachable");
         assert!(line["reason"].as_str().unwrap().contains(told), "{line}");
     }
-    edit(&relay, "", &[good, bad[3].replace("Bad Id", "\"Bad Id\"")]);
-    assert_eq!(ids(&mut relay), ["bad-id", "good"]);
+    relay.faulty_are(&["good", "absent", "adrift", "framed"]);
+    relay.holds();
+    relay.faulty_are(&["good", "bad-id"]);
+    edit(&relay, &Trial::settings(""), &now(&[good, bad[3].replace("Bad Id", "\"Bad Id\"")]));
+    assert_eq!(ids(&mut relay), ["bad-id", "good", "healthy"]);
     assert_eq!(relay.status("bad-id")["status"], "misconfigured");
     assert_eq!(relay.answer(&kept).result()["isError"], Value::Null);
-    eventually("one is left", || place.processes(relay.pid()).len() == 1);
+    eventually("two are left", || place.processes(relay.pid()).len() == 2);
     relay.finish();
 }

@@ -4,6 +4,8 @@
 
 #[path = "support/edits.rs"]
 mod edits;
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 use edits::{KEPT, RELOADED, ask_slow, edit, edit_now, ids, pid, serve, told};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, PATIENCE, Place, Relay, eventually};
 
 /// C07-A07: a file that cannot be read costs nothing that runs, and is told once.
@@ -21,7 +24,7 @@ use support::{AT_ONCE, PATIENCE, Place, Relay, eventually};
 fn a_broken_file_keeps_what_runs() {
     let place = Place::new();
     let good = place.journaled("a", &[], "");
-    let mut relay = Relay::greeted_in(&place, "", std::slice::from_ref(&good));
+    let mut relay = Trial::start_in(&place, "", std::slice::from_ref(&good));
     relay.call("a", "echo", json!({}));
     let old = pid(&relay, "a");
     let file = place.path("sources.toml");
@@ -46,6 +49,7 @@ fn a_broken_file_keeps_what_runs() {
         assert_eq!(pid(&relay, "a"), old);
         let listed = relay.call_direct("list_sources", json!({})).structured();
         assert!(listed["notice"].as_str().unwrap().contains(why), "{listed}");
+        relay.holds();
         if let Some(text) = text {
             // Written again as it was: nothing new to tell.
             std::fs::write(&file, text).unwrap();
@@ -53,7 +57,8 @@ fn a_broken_file_keeps_what_runs() {
             assert_eq!(told(&relay, KEPT), number + 1);
         }
     }
-    edit(&relay, "", &[good, place.journaled("b", &[], "")]);
+    edit(&relay, &Trial::settings(""), &Trial::tables(&place, &[good, place.journaled("b", &[], "")]));
+    relay.faulty_are(&["a", "b"]);
     assert_eq!(relay.call("b", "echo", json!({"x": 2})).structured(), json!({"x": 2}));
     assert_eq!(pid(&relay, "a"), old);
     assert_eq!(relay.call_direct("list_sources", json!({})).structured()["notice"], Value::Null);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -9,6 +11,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, END, Place, Relay, Reply, command, eventually, source};
 
 const MODERN: &str = "2026-07-28";
@@ -67,7 +70,8 @@ fn the_first_messages_may_come_in_one_write() {
     for size in [usize::MAX, 13] {
         let place = Place::new();
         let slow = source("slow", &["--start-delay-ms", "1500"], "");
-        let mut relay = Relay::start_in(&place, "", &[slow]);
+        let mut relay =
+            Trial::ungreeted(&place, Trial::command(&place, "exposure = \"toolsets\"", std::slice::from_ref(&slow)));
         let start = Instant::now();
         let ids = [relay.new_id(), relay.new_id(), relay.new_id()];
         let params = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
@@ -86,7 +90,7 @@ fn the_first_messages_may_come_in_one_write() {
         assert_eq!(lists[0].raw("result"), lists[1].raw("result"));
         assert_eq!(lists[0].result()["tools"].as_array().unwrap().len(), 6);
         assert!(start.elapsed() < Duration::from_millis(1400), "{:?}", start.elapsed());
-        relay.finish();
+        Trial::of(relay, &[slow]).finish();
     }
 }
 
@@ -235,7 +239,7 @@ fn errors_of_a_source_pass_verbatim() {
 #[test]
 fn progress_keeps_its_token_and_its_order() {
     const COUNT: usize = 2000;
-    let mut relay = Relay::greeted("", &[source("fix", &[], "summary = \"Fixture.\"")]);
+    let mut relay = Trial::start(&[source("fix", &[], "summary = \"Fixture.\"")]);
     for token in [Some("\"t\""), Some("7"), None] {
         let meta = token.map(|token| format!(",\"_meta\":{{\"progressToken\":{token}}}")).unwrap_or_default();
         for name in [
@@ -245,7 +249,8 @@ fn progress_keeps_its_token_and_its_order() {
             let id = relay.ask_raw("tools/call", &format!("{{\"name\":{name}{meta}}}"));
             assert_eq!(relay.answer(&id).text(), format!("burst of {COUNT}"));
             // What came before the answer is all there is.
-            let notices = std::mem::take(&mut relay.notices);
+            let mut notices = std::mem::take(&mut relay.notices);
+            notices.retain(|notice| notice.line.contains("notifications/progress"));
             assert_eq!(notices.len(), if token.is_some() { COUNT } else { 0 });
             for (notice, step) in notices.iter().zip(1..) {
                 let token = token.unwrap();
@@ -257,7 +262,7 @@ fn progress_keeps_its_token_and_its_order() {
         }
     }
     relay.listen(Duration::from_millis(100));
-    assert!(relay.notices.is_empty());
+    assert_eq!(relay.noticed("notifications/progress"), 0);
     relay.finish();
 }
 
@@ -302,7 +307,7 @@ fn a_modern_client_hears_of_changes_where_it_listens() {
 
 #[test]
 fn a_modern_source_that_needs_input_asks_a_modern_client() {
-    let mut relay = Relay::greeted("", &[source("new", &["--era", "modern"], "")]);
+    let mut relay = Trial::start(&[source("new", &["--era", "modern"], "")]);
     let ask = json!({"name": "new__ask", "arguments": {"method": "elicitation/create"}});
     let asked = modern(&mut relay, "tools/call", ask.clone()).result();
     assert_eq!(asked["resultType"], "input_required");

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use standing::Trial;
 use support::{AT_ONCE, Place, Relay, command, eventually, source};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -43,7 +46,7 @@ fn bad_sources_are_explained_and_harm_no_other() {
         command("stopping", "true", &[], ""),
         source("foreign", &["--version", "1999-01-01"], ""),
     ];
-    let mut relay = Relay::greeted("", &sources);
+    let mut relay = Trial::start(&sources);
     works_at_once(&mut relay);
     for (id, status, told) in [
         ("absent", "unreachable", "`toolrelay-no-such-program` was not found"),
@@ -118,7 +121,7 @@ fn many_first_calls_start_one_process() {
 #[test]
 fn a_source_that_dies_is_started_again() {
     let place = Place::new();
-    let mut relay = Relay::greeted_in(&place, "", &[good(), place.journaled("frail", &["--tools", "extra"], "")]);
+    let mut relay = Trial::start_in(&place, "", &[good(), place.journaled("frail", &["--tools", "extra"], "")]);
     let list = relay.call_direct("enable_toolset", json!({"toolset": "frail"}));
     assert!(list.structured()["tools"].to_string().contains("frail__extra"));
     let list = relay.list();
@@ -228,7 +231,7 @@ fn every_page_is_read_and_no_loop_is_followed() {
 fn a_changing_list_is_followed() {
     let place = Place::new();
     let changing = place.journaled("moody", &["--changing"], "summary = \"Changes.\"");
-    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &[good(), changing]);
+    let mut relay = Trial::start_in(&place, "exposure = \"eager\"", &[good(), changing]);
     assert!(!relay.list().contains("grown_"));
     for (tool, here) in [("grow", true), ("shrink", false)] {
         let told = relay.noticed(CHANGED);

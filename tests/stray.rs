@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
 use serde_json::json;
+use standing::Trial;
 use support::{Place, Relay, command, source};
 
 /// A server that ends with code 0 after each answer, and writes one letter into `log` at each start.
@@ -57,7 +60,7 @@ fn a_source_that_ends_after_each_answer_is_started_for_each() {
     let place = Place::new();
     let log = place.path("starts");
     let once = command("once", "sh", &[&place.write("once.sh", script(&log))], "era = \"legacy\"");
-    let mut relay = Relay::greeted_in(&place, "", &[once]);
+    let mut relay = Trial::start_in(&place, "", &[once]);
     for n in 1..=5 {
         assert_eq!(relay.call("once", "once", json!({})).text(), "done", "call {n}");
         relay.await_status("once", "dormant");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/standing.rs"]
+mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
@@ -11,11 +13,17 @@ use std::time::Instant;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
+use standing::Trial;
 use support::{AT_ONCE, Relay, source};
 
 /// A relay before one fixture `fix`, with a client that has shaken hands.
 fn relay(settings: &str) -> Relay {
     Relay::greeted(settings, &[source("fix", &[], "summary = \"Misbehaves as told.\"")])
+}
+
+/// The same with the standing assertions.
+fn trial() -> Trial {
+    Trial::start(&[source("fix", &[], "summary = \"Misbehaves as told.\"")])
 }
 
 fn cases(cases: u32) -> TestRunner {
@@ -224,7 +232,7 @@ fn a_client_of_2025_03_26_may_send_batches() {
 
 #[test]
 fn unreadable_lines_are_answered_by_rule() {
-    let mut relay = relay("");
+    let mut relay = trial();
     for (line, code, id) in [
         ("hello", -32700, "null"),
         ("42", -32700, "null"),
@@ -254,7 +262,7 @@ fn unreadable_lines_are_answered_by_rule() {
 
 #[test]
 fn ids_come_back_as_they_were_written() {
-    let mut relay = relay("");
+    let mut relay = trial();
     for id in ["700", "\"700\"", "0", "-1", "\"\"", "\"a b\"", "9007199254740993", "1.5", "1e3", "\"\\u00e9\\ud800\""] {
         relay.send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}"));
         assert_eq!(relay.answer_to(id).raw("result"), Some("{}"));
@@ -272,7 +280,7 @@ fn ids_come_back_as_they_were_written() {
 /// An id in flight was refused for calls, but `ping` and `tools/list` were answered under it.
 #[test]
 fn an_id_in_flight_is_refused() {
-    let mut relay = relay("");
+    let mut relay = trial();
     relay.call("fix", "echo", json!({}));
     let id = relay.ask_call("fix", "sleep", json!({"ms": 500}));
     for method in ["tools/call", "tools/list", "ping", "initialize"] {
@@ -337,7 +345,7 @@ enum Want {
 #[test]
 fn broken_answers_end_their_call_at_once() {
     use Want::{Error, Failure, Result};
-    let mut relay = relay("");
+    let mut relay = trial();
     relay.call("fix", "echo", json!({}));
     let lines: &[(&[u8], Want)] = &[
         (

@@ -345,9 +345,9 @@ impl Relay {
         self.see_out();
     }
 
-    /// The same where the end has come about in another way.
+    /// The same where the end comes about in another way. Gives how long it took.
     #[track_caller]
-    pub fn see_out(&mut self) {
+    pub fn see_out(&mut self) -> Duration {
         let (status, took) = self.ended();
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         assert!(took < 2 * END, "the end took {took:?}");
@@ -355,6 +355,7 @@ impl Relay {
         assert!(self.open.is_empty(), "never answered: {:?}\n{}", self.open, self.stderr());
         let told = self.forbidden.iter().find(|text| self.stderr().contains(*text));
         assert!(told.is_none(), "{told:?} stands in the log");
+        took
     }
 }
 

@@ -166,7 +166,12 @@ impl Trial {
     }
 
     pub fn command(place: &Place, settings: &str, faulty: &[String]) -> Command {
-        let mut command = place.command(&Self::settings(settings), &Self::tables(place, faulty));
+        Self::command_logged(place, settings, faulty, "debug")
+    }
+
+    /// The same, with another level of the log.
+    pub fn command_logged(place: &Place, settings: &str, faulty: &[String], level: &str) -> Command {
+        let mut command = place.command_logged(&Self::settings(settings), &Self::tables(place, faulty), level);
         command.env("STANDING_SECRET", SECRET);
         command
     }
@@ -211,13 +216,13 @@ impl Trial {
         self.ended_by(Relay::close_stdin);
     }
 
-    /// The same where the relay is ended in another way, with code 0 all the same.
+    /// The same where the relay is ended in another way, with code 0 all the same. Gives how long that took.
     #[track_caller]
-    pub fn ended_by(mut self, end: impl FnOnce(&mut Relay)) {
+    pub fn ended_by(mut self, end: impl FnOnce(&mut Relay)) -> Duration {
         self.is_over = true;
         self.holds();
         end(&mut self.relay);
-        self.relay.see_out();
+        self.relay.see_out()
     }
 }
 

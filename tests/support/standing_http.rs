@@ -39,11 +39,11 @@ impl HttpTrial {
 
     /// In this folder; `settings` are further lines of `[relay]`, `tables` those of the test's sources, and any others.
     pub fn start_in(place: &Arc<Place>, settings: &str, tables: &[String]) -> Self {
-        Self::spawn(place, Self::command(place, settings, tables), tables)
+        Self::spawn(place, Self::command_logged(place, settings, tables, "debug"), tables)
     }
 
-    pub fn command(place: &Place, settings: &str, tables: &[String]) -> Command {
-        Trial::command(place, settings, &Self::with_witness(tables))
+    pub fn command_logged(place: &Place, settings: &str, tables: &[String], level: &str) -> Command {
+        Trial::command_logged(place, settings, &Self::with_witness(tables), level)
     }
 
     pub fn spawn(place: &Arc<Place>, command: Command, tables: &[String]) -> Self {
