@@ -5,12 +5,18 @@
 
 #[path = "support/standing.rs"]
 mod standing;
-#[path = "support/relay.rs"]
+#[path = "support/standing_http.rs"]
+mod standing_http;
+#[path = "support/http.rs"]
 mod support;
 
 use serde_json::{Value, json};
 use standing::Trial;
-use support::{Place, Relay, command, eventually, fixture, source};
+use standing_http::HttpTrial;
+use support::{Place, Relay, command, eventually, example, fixture, source};
+
+const LISTS: [(&str, &str); 3] =
+    [("prompts/list", "prompts"), ("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")];
 
 /// A source that answers these methods with these results.
 fn answering(place: &Place, id: &str, results: &[(&str, Value)], settings: &str) -> String {
@@ -38,38 +44,29 @@ fn listed(relay: &mut Relay, method: &str, member: &str, key: &str) -> Vec<Strin
 
 #[test]
 fn c21_a01_a_capability_without_its_methods_costs_itself_only() {
-    let place = Place::new();
-    let all = json!({"tools": {}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}, "logging": {}});
-    let mut trial = Trial::start_in(&place, "", &[answering(&place, "boasts", &[greeting(all)], "")]);
-    trial.await_status("boasts", "ready");
-    assert_eq!(trial.call("boasts", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
-    for (method, member) in [
-        ("resources/list", "resources"),
-        ("resources/templates/list", "resourceTemplates"),
-        ("prompts/list", "prompts"),
-    ] {
-        assert_eq!(trial.request(method, json!({})).result()[member], json!([]), "{method}");
+    for era in ["legacy", "modern"] {
+        let mut trial = Trial::start(&[source("boasts", &["--claims", "--era", era], "")]);
+        trial.await_status("boasts", "ready");
+        for (method, member) in LISTS {
+            assert_eq!(trial.request(method, json!({})).result()[member], json!([]), "{era} {method}");
+        }
+        assert_eq!(trial.call("boasts", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        assert_eq!(trial.request("logging/setLevel", json!({"level": "info"})).result(), json!({}));
+        // The source's own refusal, or the relay's; never silence.
+        trial.request("resources/read", json!({"uri": "x:y"})).error();
+        assert_eq!(trial.call("boasts", "echo", json!({"a": 2})).structured(), json!({"a": 2}));
+        assert_eq!(trial.status("boasts")["status"], "ready");
+        trial.finish();
     }
-    assert_eq!(trial.status("boasts")["status"], "ready");
-    trial.finish();
 }
 
 #[test]
 fn c21_a02_a_source_without_tools_is_ready() {
-    let place = Place::new();
-    let results = [
-        greeting(json!({"prompts": {}, "resources": {}})),
-        ("prompts/list", json!({"prompts": [{"name": "one"}, {"name": "two"}]})),
-        ("resources/list", json!({"resources": [{"uri": "memo://a", "name": "a"}]})),
-    ];
-    let refusal = r#"{"jsonrpc":"2.0","id":@ID@,"error":{"code":-32601,"message":"Method not found"}}"#;
-    let refused = format!("args = [\"--reply\", \"tools/list={}\", ", place.write("refusal.json", refusal));
-    let toolless = answering(&place, "toolless", &results, "").replace("args = [", &refused);
-    let mut trial = Trial::start_in(&place, "", &[toolless]);
-    let line = trial.await_status("toolless", "ready");
-    assert_eq!(line["tools"], 0);
-    eventually("the prompts are listed", || listed(&mut trial, "prompts/list", "prompts", "name").len() == 2);
-    assert_eq!(listed(&mut trial, "resources/list", "resources", "uri"), ["memo://a"]);
+    let flags = ["--toolless", "--prompts", "one,two", "--resources", "doc:a"];
+    let mut trial = Trial::start(&[source("toolless", &flags, "")]);
+    assert_eq!(trial.await_status("toolless", "ready")["tools"], 0);
+    assert_eq!(listed(&mut trial, "prompts/list", "prompts", "name"), ["toolless__one", "toolless__two"]);
+    assert_eq!(listed(&mut trial, "resources/list", "resources", "uri"), ["doc:a"]);
     trial.finish();
 }
 
@@ -77,63 +74,51 @@ fn c21_a02_a_source_without_tools_is_ready() {
 fn c21_a03_whatever_a_client_tries_it_gets_an_answer_it_can_use() {
     let mut trial = Trial::start(&[source("plain", &[], "")]);
     trial.await_status("plain", "ready");
-    for (method, member) in [
-        ("resources/list", "resources"),
-        ("resources/templates/list", "resourceTemplates"),
-        ("prompts/list", "prompts"),
-    ] {
-        assert_eq!(trial.request(method, json!({})).result()[member], json!([]), "{method}");
+    for (method, member) in LISTS {
+        assert_eq!(trial.request(method, json!({})).result(), json!({member: []}), "{method}");
     }
-    for (method, params) in [
-        ("logging/setLevel", json!({"level": "info"})),
-        (
-            "completion/complete",
-            json!({"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": ""}}),
-        ),
-        ("resources/read", json!({"uri": "memo://none"})),
-        ("prompts/get", json!({"name": "none"})),
-        ("no/such/method", json!({})),
+    let completion = json!({"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": ""}});
+    for (method, params, code) in [
+        ("prompts/get", json!({"name": "x"}), -32602),
+        ("resources/read", json!({"uri": "x:y"}), -32002),
+        ("completion/complete", completion, -32602),
+        ("tasks/list", json!({}), -32601),
+        ("no/such/method", json!({}), -32601),
     ] {
-        let reply = trial.request(method, params);
-        let is_result = reply.raw("result") == Some("{}");
-        assert!(is_result || reply.error()["message"].as_str().unwrap().len() > 5, "{method}: {}", reply.line);
+        let error = trial.request(method, params).error();
+        assert_eq!(error["code"], code, "{method}: {error}");
+        assert!(error["message"].as_str().unwrap().len() > 5, "{method}: {error}");
     }
+    assert_eq!(trial.request("logging/setLevel", json!({"level": "info"})).result(), json!({}));
+    assert_eq!(trial.call("plain", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     trial.finish();
 }
 
 #[test]
 fn c21_a04_the_same_uri_of_two_sources_leads_to_each() {
+    let flags = ["--resources", "config://app", "--templates", "db://{table}", "--prompts", "ask"];
     let place = Place::new();
-    let with = |id: &str| {
-        let results = [
-            greeting(json!({"tools": {}, "prompts": {}, "resources": {}})),
-            ("prompts/list", json!({"prompts": [{"name": "review"}]})),
-            ("prompts/get", json!({"messages": [{"role": "user", "content": {"type": "text", "text": id}}]})),
-            ("resources/list", json!({"resources": [{"uri": "config://app", "name": "app"}]})),
-            ("resources/templates/list", json!({"resourceTemplates": [{"uriTemplate": "db://{t}", "name": "t"}]})),
-            ("resources/read", json!({"contents": [{"uri": "config://app", "text": format!("of {id}")}]})),
-        ];
-        answering(&place, id, &results, "")
-    };
-    let mut trial = Trial::start_in(&place, "", &[with("one"), with("two")]);
-    for id in ["one", "two"] {
-        trial.await_status(id, "ready");
+    let sources = [place.journaled("one", &flags, ""), place.journaled("two", &flags, "")];
+    let mut trial = Trial::start_in(&place, "", &sources);
+    let listed = trial.request("resources/list", json!({})).result();
+    let uris: Vec<_> = listed["resources"].as_array().unwrap().iter().map(|item| item["uri"].clone()).collect();
+    assert_eq!(uris, ["config://app", "toolrelay://two/config://app"]);
+    for (uri, text) in [
+        ("config://app", "one: config://app"),
+        ("toolrelay://one/config://app", "one: config://app"),
+        ("toolrelay://two/config://app", "two: config://app"),
+        ("toolrelay://two/db://users", "two: db://users"),
+    ] {
+        let content = trial.request("resources/read", json!({"uri": uri})).result()["contents"][0].clone();
+        assert_eq!((content["uri"].as_str(), content["text"].as_str()), (Some(uri), Some(text)));
     }
-    eventually("both are listed", || listed(&mut trial, "resources/list", "resources", "uri").len() == 2);
-    let uris = listed(&mut trial, "resources/list", "resources", "uri");
-    let mut contents: Vec<String> = Vec::new();
-    for uri in &uris {
-        let read = trial.request("resources/read", json!({"uri": uri})).result();
-        contents.push(read["contents"][0]["text"].as_str().unwrap().to_owned());
-    }
-    contents.sort();
-    assert_eq!(contents, ["of one", "of two"], "{uris:?}");
-    let names = listed(&mut trial, "prompts/list", "prompts", "name");
-    assert_eq!(names.len(), 2);
-    for name in &names {
-        let text =
-            trial.request("prompts/get", json!({"name": name})).result()["messages"][0]["content"]["text"].clone();
-        assert!(name.starts_with(text.as_str().unwrap()), "{name}: {text}");
+    // Neither lists it: nobody guesses.
+    let error = trial.request("resources/read", json!({"uri": "config://other"})).error();
+    let told = error["message"].as_str().unwrap();
+    assert!(told.contains("`toolrelay://one/config://other` or `toolrelay://two/config://other`"), "{told}");
+    for (name, text) in [("one__ask", "one: ask null"), ("two__ask", "two: ask null")] {
+        let result = trial.request("prompts/get", json!({"name": name})).result();
+        assert_eq!(result["messages"][0]["content"]["text"], text);
     }
     trial.finish();
 }
@@ -232,25 +217,28 @@ fn c21_a07_pings_of_a_source_are_answered_at_any_time() {
 
 #[test]
 fn c21_a08_prompts_are_there_whichever_source_comes_first_or_late() {
-    let place = Place::new();
-    let results =
-        |name: &str| [greeting(json!({"prompts": {}})), ("prompts/list", json!({"prompts": [{"name": name}]}))];
-    let faulty = [
-        source("a-without", &[], ""),
-        answering(&place, "b-with", &results("early"), ""),
-        source("c-without", &[], ""),
-        answering(&place, "d-late", &results("late"), "")
-            .replace("args = [", "args = [\"--start-delay-ms\", \"1500\", "),
-    ];
-    let mut relay = Trial::ungreeted(&place, Trial::command(&place, "", &faulty));
-    let greeted = relay.greet();
-    for capability in ["tools", "prompts", "resources", "completions"] {
-        assert!(greeted["capabilities"][capability].is_object(), "{capability}: {greeted}");
+    for ids in [["a", "m", "z"], ["z", "m", "a"]] {
+        let place = Place::new();
+        let faulty = [
+            place.journaled(ids[0], &["--prompts", "p", "--resources", "r:1"], ""),
+            place.journaled(ids[1], &[], ""),
+            place.journaled(ids[2], &["--prompts", "late", "--start-delay-ms", "1500"], ""),
+        ];
+        // Before anything is known of them, and when all is remembered.
+        for _ in 0..2 {
+            let mut relay = Trial::ungreeted(&place, Trial::command(&place, "", &faulty));
+            let capabilities = relay.greet()["capabilities"].clone();
+            for name in ["tools", "prompts", "resources", "completions"] {
+                assert!(capabilities[name].is_object(), "{name}: {capabilities}");
+            }
+            let mut trial = Trial::of(relay, &faulty);
+            eventually("both are listed", || listed(&mut trial, "prompts/list", "prompts", "name").len() == 2);
+            let mut wanted = [format!("{}__p", ids[0]), format!("{}__late", ids[2])];
+            wanted.sort();
+            assert_eq!(listed(&mut trial, "prompts/list", "prompts", "name"), wanted);
+            trial.finish();
+        }
     }
-    let mut relay = Trial::of(relay, &faulty);
-    eventually("both are listed", || listed(&mut relay, "prompts/list", "prompts", "name").len() == 2);
-    assert_eq!(listed(&mut relay, "prompts/list", "prompts", "name"), ["b-with__early", "d-late__late"]);
-    relay.finish();
 }
 
 /// What the relay does not declare it does not do by halves: calls are done at once, and tasks are refused.
@@ -270,4 +258,47 @@ fn c21_a09_tasks_are_whole_or_not_there() {
     let mut relay = Relay::start("", &[]);
     assert_eq!(relay.greet()["capabilities"]["tasks"], Value::Null);
     relay.finish();
+}
+
+/// Tasks are their principal's, and lead to the source that began them.
+#[test]
+fn c21_a09_tasks_lead_back_to_their_source_for_their_owner_only() {
+    const A: &str = "a-0123456789abcdef-01234";
+    const B: &str = "b-0123456789abcdef-01234";
+    let place = Place::new();
+    let server = example("conformance_server");
+    let tables = [
+        command("jobs", server.to_str().unwrap(), &[], "prefix = \"\"\nenv = { ERA = \"modern\" }"),
+        place.journaled("other", &[], ""),
+        format!("[credential.a]\ntoken = {A:?}\n[credential.b]\ntoken = {B:?}\n"),
+    ];
+    let mut trial = HttpTrial::start_in(&place, "", &tables);
+    let able =
+        json!({"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
+    let ask = |token: &str, method: &str, mut params: Value| {
+        let mut client = trial.client(Some(token));
+        params["_meta"] = able.clone();
+        let task = params["taskId"].as_str().map(|task| format!("Mcp-Name: {task}"));
+        let (body, mut headers) = client.request_text(method, params);
+        headers.extend(task);
+        client.exchange(&headers, &body).1.unwrap()
+    };
+    let listed = ask(A, "tools/list", json!({}));
+    assert!(listed.line.contains("\"slow_compute\""), "{}", listed.line);
+    let call = json!({"name": "slow_compute", "arguments": {"seconds": 1}});
+    let begun = ask(A, "tools/call", call).result();
+    assert_eq!(begun["resultType"], "task", "{begun}");
+    let task = json!({"taskId": begun["taskId"]});
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        assert_eq!(ask(B, method, task.clone()).error_code(), -32602, "{method}");
+    }
+    eventually("the task is done", || ask(A, "tasks/get", task.clone()).result()["status"] == "completed");
+    assert_eq!(ask(A, "tasks/get", json!({"taskId": "no-such-task"})).error_code(), -32602);
+    // Who does not declare the extension is told that it has to.
+    let mut plain = trial.client(Some(A));
+    let (body, mut headers) = plain.request_text("tasks/get", task.clone());
+    headers.push(format!("Mcp-Name: {}", task["taskId"].as_str().unwrap()));
+    assert_eq!(plain.exchange(&headers, &body).1.unwrap().error_code(), -32021);
+    trial.holds();
+    trial.finish();
 }
