@@ -104,7 +104,7 @@ fn every_case_is_held_by_a_test_under_the_standing_assertions_or_cannot_occur() 
         rows.iter().filter_map(|(id, held)| Some(format!("{id}: {}", fault(&files, held)?))).collect();
     assert!(faults.is_empty(), "{} of {ALL} cases:\n{}", faults.len(), faults.join("\n"));
     let why: Vec<String> = impossible.iter().map(|(id, why)| format!("{id}, {why}")).collect();
-    println!(
+    eprintln!(
         "{ALL} cases: {} by tests under the standing assertions ({} tests of theirs in all), {} impossible here ({})",
         possible.len(),
         tests.len(),

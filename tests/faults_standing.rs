@@ -39,7 +39,7 @@ fn a_healthy_source_that_is_held_up_is_noticed() {
     kill_process(Pid::from_raw(healthy.cast_signed()).unwrap(), Signal::STOP).unwrap();
     fails("no answer to", || trial.holds());
     kill_process(Pid::from_raw(healthy.cast_signed()).unwrap(), Signal::CONT).unwrap();
-    fails("never answered", || trial.finish());
+    trial.finish();
 }
 
 #[test]
