@@ -1,5 +1,5 @@
-//! Sessions of clients over HTTP as gateways were reported to lose, mix or leak them (class C18), one test an item, with the
-//! six standing assertions in each: another client looks on meanwhile. What each status and header says, in detail:
+//! Sessions of clients over HTTP as gateways were reported to refuse, lose, mix or leak them (their beginning: class C14, the
+//! rest: C18), one test an item, with the six standing assertions in each: another client looks on meanwhile. What each status and header says, in detail:
 //! `tests/http_sessions.rs`; items held elsewhere: `tests/faults/index.tsv`.
 
 #![allow(clippy::unwrap_used)]
@@ -33,6 +33,45 @@ fn is_gone_by_now(trial: &HttpTrial, session: &str) -> bool {
         std::thread::sleep(Duration::from_millis(2500));
     }
     status == 404
+}
+
+/// What is asked for is spoken where it can be, else the newest of its era; sessions of all of them go side by side.
+#[test]
+fn c14_a01_every_revision_is_negotiated() {
+    let mut trial = HttpTrial::start(&[source("fix", &[], "")]);
+    let asked = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "1999-01-01", "2099-01-01", "2026-07-28"];
+    let mut clients = Vec::new();
+    for asked in asked {
+        let mut client = trial.client(None);
+        let newest = if ("2024-11-05".."2026").contains(&asked) { asked } else { "2025-11-25" };
+        assert_eq!(client.greet(asked)["protocolVersion"], newest, "{asked}");
+        clients.push(client);
+    }
+    trial.holds();
+    for (client, asked) in clients.iter_mut().zip(asked) {
+        assert!(client.call("fix", "echo", json!({"n": asked})).text().contains(asked));
+    }
+    trial.finish();
+}
+
+/// A client need not have said `initialized`, and need not repeat the revision; but not say nonsense.
+#[test]
+fn c14_a03_the_order_and_the_version_header_are_taken_leniently() {
+    let mut trial = HttpTrial::start(&[source("fix", &[], "")]);
+    let answer = trial.post(&[], INITIALIZE);
+    let session = format!("Mcp-Session-Id: {}", answer.head.header("mcp-session-id").unwrap());
+    let list = r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#;
+    for more in [None, Some("MCP-Protocol-Version: 2025-11-25"), Some("MCP-Protocol-Version: 2025-06-18")] {
+        let headers: Vec<&str> = [session.as_str()].into_iter().chain(more).collect();
+        assert_eq!(trial.post(&headers, PING).json()["result"], json!({}), "{more:?}");
+        assert!(trial.post(&headers, list).json()["result"]["tools"].is_array(), "{more:?}");
+    }
+    for bad in ["banana", "2024-01-01", ""] {
+        let answer = trial.post(&[&session, &format!("MCP-Protocol-Version: {bad}")], PING);
+        assert_eq!(answer.head.status, 400, "{bad}: {}", answer.body);
+        trial.holds();
+    }
+    trial.finish();
 }
 
 /// Whoever comes with the session of a relay that was started again is told, and goes on with a new one.

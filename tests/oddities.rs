@@ -84,7 +84,9 @@ fn a_launcher_goes_with_what_it_launched() {
         assert_eq!(relay.call("wrapped", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
         match signal {
             None => relay.finish(),
-            Some(signal) => drop(relay.ended_by(|relay| relay.signal(signal))),
+            Some(signal) => {
+                relay.ended_by(|relay| relay.signal(signal));
+            }
         }
     }
 }

@@ -101,6 +101,7 @@ impl Front {
     pub fn finish(mut self) {
         self.relay.signal(rustix::process::Signal::TERM);
         self.relay.see_out();
+        assert!(self.relay.notices.is_empty(), "on stdout, where nobody reads: {:?}", self.relay.notices);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::support::{AT_ONCE, PATIENCE, Place, Relay, Reply, eventually};
 /// The value of `STANDING_SECRET` in the relay's environment; the healthy source gets it, and nobody may tell it.
 pub const SECRET: &str = "standing-secret-0b5e55ed";
 /// What the fixture complains of with `--exit-at-once`.
-const COMPLAINT: &str = "sk-live-abcdef1234567890";
+pub const COMPLAINT: &str = "sk-live-abcdef1234567890";
 
 /// Descriptors that one source may hold: three pipes, a process, and what a call adds for a while.
 const DESCRIPTORS_EACH: usize = 8;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::standing::{Asks, SECRET, Standing, Trial, possessions_of};
+use crate::standing::{Asks, COMPLAINT, SECRET, Standing, Trial, possessions_of};
 use crate::support::{Client, Connection, Front, Place, Reply, eventually};
 
 /// The credential of the client that looks on, where the test's own have some.
@@ -48,7 +48,7 @@ impl HttpTrial {
 
     pub fn spawn(place: &Arc<Place>, command: Command, tables: &[String]) -> Self {
         let mut front = Front::spawn(place, command);
-        front.relay.forbidden = vec![SECRET.to_owned(), WITNESS.to_owned()];
+        front.relay.forbidden = [SECRET, COMPLAINT, WITNESS].map(str::to_owned).to_vec();
         let mut witness = front.greeted(has_credentials(tables).then_some(WITNESS));
         eventually("the healthy source is ready", || {
             let listed = witness.call_direct("list_sources", serde_json::json!({})).structured();
