@@ -70,6 +70,25 @@ fn c21_a02_a_source_without_tools_is_ready() {
     trial.finish();
 }
 
+/// Whatever it answers to `tools/list`, which it never said it had.
+#[test]
+fn c21_a02_a_source_without_tools_may_refuse_to_list_them_in_any_way() {
+    for code in [-32601, -32600, -32603, 1] {
+        let place = Place::new();
+        let refusal =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{{\"code\":{code},\"message\":\"no tools\"}}}}");
+        let refused = format!("args = [\"--reply\", \"tools/list={}\", ", place.write("refusal.json", refusal));
+        let results = [greeting(json!({"prompts": {}})), ("prompts/list", json!({"prompts": [{"name": "one"}]}))];
+        let toolless = answering(&place, "toolless", &results, "").replace("args = [", &refused);
+        let mut trial = Trial::start_in(&place, "", &[toolless]);
+        assert_eq!(trial.await_status("toolless", "ready")["tools"], 0, "{code}");
+        eventually("its prompt is listed", || {
+            listed(&mut trial, "prompts/list", "prompts", "name") == ["toolless__one"]
+        });
+        trial.finish();
+    }
+}
+
 #[test]
 fn c21_a03_whatever_a_client_tries_it_gets_an_answer_it_can_use() {
     let mut trial = Trial::start(&[source("plain", &[], "")]);

@@ -49,6 +49,8 @@ pub struct Link {
     pub(super) listening: AtomicU64,
     /// It is a legacy source that can be told from which level on it has to send log lines.
     pub logs: AtomicBool,
+    /// It says that it has tools. One that does not is asked for them all the same, and may refuse in any way.
+    pub declares_tools: AtomicBool,
 }
 
 impl Link {
@@ -68,6 +70,7 @@ impl Link {
             subscribers: OnceLock::new(),
             listening: AtomicU64::new(0),
             logs: AtomicBool::new(false),
+            declares_tools: AtomicBool::new(false),
         })
     }
 

@@ -38,6 +38,7 @@ impl Link {
         let _ = self.subscribers.set(subscribers.clone());
         let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
         self.logs.store(logs, Ordering::Relaxed);
+        self.declares_tools.store(greeting.tools, Ordering::Relaxed);
         match greeting.era {
             Era::Legacy => self.subscribe_again(),
             Era::Modern => self.subscribe(&subscribers.uris(&self.source), None, None),

@@ -2,6 +2,7 @@
 //! It does not judge or name anything.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::headers;
@@ -142,7 +143,9 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
     if let Some(error) = message.error {
         let object = Object::parse(message.text(error));
         let code = object.as_ref().and_then(|error| error.get("code")).unwrap_or("?").to_owned();
-        if code == protocol::METHOD_NOT_FOUND.to_string() {
+        let may_refuse =
+            list.method == TOOLS.method && cursor.is_none() && !link.declares_tools.load(Ordering::Relaxed);
+        if may_refuse || code == protocol::METHOD_NOT_FOUND.to_string() {
             // A source without tools is a source all the same.
             return Ok(Page { items: Vec::new(), next: None, hint: None });
         }
