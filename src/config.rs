@@ -166,7 +166,9 @@ pub struct SourceConfig {
     pub start: Start,
     /// `None` = never stopped for being idle.
     pub idle_stop: Option<Duration>,
+    /// How long a start may go without a sign of work, and take in all.
     pub start_timeout: Duration,
+    pub max_start: Duration,
     pub limits: CallLimits,
     pub max_in_flight: usize,
     pub isolation: Isolation,

@@ -245,7 +245,7 @@ impl Snapshot {
     pub fn awaits(&self, toolset: &Toolset) -> bool {
         let state = || self.source(toolset.id.as_str()).map(|source| source.status().state);
         !toolset.is_listed()
-            && matches!(state(), Some(State::Starting | State::Ready { .. } | State::Dormant { note: None }))
+            && matches!(state(), Some(State::Starting { .. } | State::Ready { .. } | State::Dormant { note: None }))
     }
 
     /// Whether any source has never been listed and may yet be.

@@ -3,6 +3,7 @@
 
 pub mod actor;
 mod asking;
+mod budget;
 mod deliver;
 mod door;
 mod failures;
@@ -75,7 +76,10 @@ pub enum State {
     Dormant {
         note: Option<String>,
     },
-    Starting,
+    Starting {
+        /// It takes longer than usual and is at work, since when, and its last words: a first installation, say.
+        at_work: Option<(SystemTime, String)>,
+    },
     /// It failed; the cause in words, and when it is tried again.
     Unreachable {
         cause: String,
@@ -97,7 +101,7 @@ impl State {
         match self {
             Self::Ready { .. } => "ready",
             Self::Dormant { .. } => "dormant",
-            Self::Starting => "starting",
+            Self::Starting { .. } => "starting",
             Self::Unreachable { .. } => "unreachable",
             Self::NeedsAuth { .. } => "needs_auth",
             Self::Disabled => "disabled",
@@ -109,7 +113,10 @@ impl State {
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Ready { note, .. } | Self::Dormant { note } => note.clone(),
-            Self::Starting => None,
+            Self::Starting { at_work } => at_work.as_ref().map(|(since, words)| {
+                let time = since.elapsed().unwrap_or_default().as_secs();
+                format!("at work for {time} s, as in a first installation{words}")
+            }),
             Self::Unreachable { cause, next_try } => {
                 let wait = next_try.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f32();
                 Some(format!("{cause}; it is tried again in {:.0} s, or sooner when it is called", wait.ceil()))

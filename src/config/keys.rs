@@ -208,8 +208,10 @@ pub static SOURCE: &[Key] = &[
         "start_timeout_secs",
         SECS,
         Standard::Whole(180),
-        "How long its start may take; a launcher may download first.",
+        "How long its start may go without a sign of work (words on stderr; on Linux also processor time, bytes, processes); \
+         each sign starts it anew, so a launcher may download first.",
     ),
+    key("max_start_secs", SECS, Standard::Whole(1800), "How long its start may take in all, at work or not."),
     key(
         "call_timeout_secs",
         SECS,

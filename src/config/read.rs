@@ -480,7 +480,7 @@ mod tests {
                 "'a b' = 1",
                 "\"a b\": unknown key; hint: the keys here are `name`, `provider`, `summary`, `enabled`, \
               `command`, `args`, `env`, `cwd`, `inherit_env`, `read_only`, `allow`, `deny`, `start`, `idle_stop_secs`, \
-              `start_timeout_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `isolation`, \
+              `start_timeout_secs`, `max_start_secs`, `call_timeout_secs`, `max_call_secs`, `max_in_flight`, `isolation`, \
               `max_instances`, `prefix`, `unlisted`, `era`, `tool`, `category`, `url`, `transport`, `headers`, `auth`, `token`, `ca_file`, `proxy` and \
               `connect_timeout_secs`",
             ),

@@ -150,11 +150,21 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
         });
         let own = values.whole_if_set("call_timeout_secs").map(|secs| (secs, section.to_owned()));
         for (secs, of) in own.into_iter().chain(tools).filter(|(secs, _)| *secs > max) {
-            let cause = format!("{max} is less than the {secs} of {}", dotted(&of, "call_timeout_secs"));
-            let hint = format!("write at least {secs}, or a shorter `call_timeout_secs`");
-            reader.faults.add(at, dotted(section, "max_call_secs"), cause, hint);
+            too_little(reader, at, &dotted(section, "max_call_secs"), max, secs, (&of, "call_timeout_secs"));
         }
     }
+    if let (Some(max), Some(at)) = (values.whole_if_set("max_start_secs"), values.at("max_start_secs"))
+        && let Some(secs) = values.whole_if_set("start_timeout_secs").filter(|secs| *secs > max)
+    {
+        too_little(reader, at, &dotted(section, "max_start_secs"), max, secs, (section, "start_timeout_secs"));
+    }
+}
+
+/// A limit in all that is less than the one it contains, which stands in a section under a key.
+fn too_little(reader: &mut Reader<'_>, at: &Span, limit: &str, max: u64, secs: u64, (of, key): (&str, &str)) {
+    let cause = format!("{max} is less than the {secs} of {}", dotted(of, key));
+    let hint = format!("write at least {secs}, or a shorter `{key}`");
+    reader.faults.add(at, limit.to_owned(), cause, hint);
 }
 
 /// What an instance for each session asks of the other keys.
@@ -246,6 +256,7 @@ impl Draft {
             return SourceEntry::Misconfigured(BadSource { id: self.id, name, provider, summary, reason });
         };
         let idle_stop = values.whole("idle_stop_secs");
+        let (start_timeout, max_start) = start_limits(values);
         SourceEntry::Usable(Box::new(SourceConfig {
             name,
             provider,
@@ -255,7 +266,8 @@ impl Draft {
             reach,
             start: if is(values, "start", "at-start") { Start::AtStart } else { Start::OnDemand },
             idle_stop: (idle_stop > 0).then(|| Duration::from_secs(idle_stop)),
-            start_timeout: Duration::from_secs(values.whole("start_timeout_secs")),
+            start_timeout,
+            max_start,
             limits: limits(values),
             max_in_flight: usize::try_from(values.whole("max_in_flight")).unwrap_or(usize::MAX),
             isolation: isolation(values),
@@ -322,6 +334,16 @@ fn isolation(values: &Values) -> Isolation {
     }
 }
 
+/// The same for a start: without a sign of work, and in all.
+fn start_limits(values: &Values) -> (Duration, Duration) {
+    let (mut idle, mut whole) = (values.whole("start_timeout_secs"), values.whole("max_start_secs"));
+    match values.at("max_start_secs") {
+        None => whole = whole.max(idle),
+        Some(_) => idle = idle.min(whole),
+    }
+    (Duration::from_secs(idle), Duration::from_secs(whole))
+}
+
 fn rules(values: &Values) -> ToolRules {
     let tools = values.tables("tool").map(|(name, tool)| {
         let rule = ToolOverride {
@@ -385,6 +407,11 @@ mod tests {
                 "[source.a]\ncommand = 'x'\ntool.t.call_timeout_secs = 9\nmax_call_secs = 8",
                 "4: source.a.max_call_secs: 8 is less than the 9 of source.a.tool.t.call_timeout_secs; hint: write at \
                  least 9, or a shorter `call_timeout_secs`",
+            ),
+            (
+                "[source.a]\ncommand = 'x'\nstart_timeout_secs = 9\nmax_start_secs = 8",
+                "4: source.a.max_start_secs: 8 is less than the 9 of source.a.start_timeout_secs; hint: write at least 9, \
+                 or a shorter `start_timeout_secs`",
             ),
             (
                 "[source.b]\ncommand = 'x'\nprefix = ''\n[source.a]\ncommand = 'x'\nprefix = ''",
@@ -462,6 +489,16 @@ mod tests {
             let [SourceEntry::Usable(source)] = &config.sources[..] else { panic!("{config:?}") };
             let secs = |CallLimits { idle, total }: CallLimits| (idle.as_secs(), total.as_secs());
             assert_eq!(secs(source.limits), (idle, total), "{lines}");
+        }
+        for (lines, idle, whole) in [
+            ("start_timeout_secs = 7200", 7200, 7200),
+            ("max_start_secs = 60", 60, 60),
+            ("start_timeout_secs = 5", 5, 1800),
+            ("start_timeout_secs = 5\nmax_start_secs = 5", 5, 5),
+        ] {
+            let config = read(&format!("[source.a]\ncommand = 'x'\n{lines}\n"));
+            let [SourceEntry::Usable(source)] = &config.sources[..] else { panic!("{config:?}") };
+            assert_eq!((source.start_timeout.as_secs(), source.max_start.as_secs()), (idle, whole), "{lines}");
         }
     }
 

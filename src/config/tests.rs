@@ -82,6 +82,7 @@ fn what_is_not_written_has_its_default() {
             start: Start::OnDemand,
             idle_stop: Some(Duration::from_secs(300)),
             start_timeout: Duration::from_secs(180),
+            max_start: Duration::from_secs(1800),
             limits: CallLimits { idle: Duration::from_secs(300), total: Duration::from_secs(3600) },
             max_in_flight: 64,
             isolation: Isolation::Shared,
@@ -129,6 +130,7 @@ deny = ["${GLOB}"]
 start = "at-start"
 idle_stop_secs = 0
 start_timeout_secs = 1
+max_start_secs = 6
 call_timeout_secs = 2
 max_call_secs = 3_0
 max_in_flight = 5
@@ -185,6 +187,7 @@ tool."two.three" = {}
             start: Start::AtStart,
             idle_stop: None,
             start_timeout: Duration::from_secs(1),
+            max_start: Duration::from_secs(6),
             limits: CallLimits { idle: Duration::from_secs(2), total: Duration::from_secs(30) },
             max_in_flight: 5,
             isolation: Isolation::Session { max: 3 },

@@ -124,6 +124,7 @@ mod tests {
             ("start = 'at-start'", Fate::Retuned),
             ("idle_stop_secs = 7", Fate::Retuned),
             ("start_timeout_secs = 7", Fate::Retuned),
+            ("max_start_secs = 7", Fate::Retuned),
             ("call_timeout_secs = 7", Fate::Retuned),
             ("max_call_secs = 700", Fate::Retuned),
             ("unlisted = 'forward'", Fate::Retuned),

@@ -147,7 +147,7 @@ impl World {
         let old = self.sources.get(id);
         let known = Known { era: None, digest: listing.as_ref().map(|listing| listing.digest.clone()) };
         let source = Source::spawn(entry, known, &self.around, old);
-        let ran = old.is_some_and(|old| matches!(old.status().state, State::Ready { .. } | State::Starting));
+        let ran = old.is_some_and(|old| matches!(old.status().state, State::Ready { .. } | State::Starting { .. }));
         let at_start = source.config.as_ref().is_some_and(|config| config.start == Start::AtStart);
         if source.refusal().is_none() && (ran || at_start || listing.is_none()) {
             plan.started.push(source.clone());

@@ -61,7 +61,7 @@ fn status(snapshot: &Snapshot, drawer: &Drawer) -> &'static str {
     let states = sources(snapshot, drawer).map(|source| source.status().state);
     let best = states.min_by_key(|state| match state {
         State::Ready { .. } => 0,
-        State::Starting => 1,
+        State::Starting { .. } => 1,
         State::Dormant { .. } => 2,
         State::Unreachable { .. } => 3,
         State::NeedsAuth { .. } => 4,

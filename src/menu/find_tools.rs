@@ -327,7 +327,7 @@ impl<'a> Unavailable<'a> {
             let listed = snapshot.catalog.toolset(source.id.as_str()).is_some_and(|toolset| toolset.is_listed());
             let told = match &state {
                 State::Ready { .. } => false,
-                State::Dormant { .. } | State::Starting => !listed,
+                State::Dormant { .. } | State::Starting { .. } => !listed,
                 _ => true,
             };
             told.then(|| Self {

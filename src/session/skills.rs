@@ -41,7 +41,7 @@ pub fn entry(raw: &str, naming: &Naming) -> String {
 pub fn hint(snapshot: &Snapshot) -> CacheHint {
     let of_skills = offers(snapshot).filter(|(_, _, offer)| offer.abilities.skills().is_some());
     let hints = of_skills.map(|(_, source, offer)| match source.status().state {
-        State::Ready { .. } | State::Starting => offer.skills_hint.unwrap_or(CacheHint::NONE),
+        State::Ready { .. } | State::Starting { .. } => offer.skills_hint.unwrap_or(CacheHint::NONE),
         _ => CacheHint { ttl_ms: 0, ..offer.skills_hint.unwrap_or(CacheHint::NONE) },
     });
     let merged = hints.reduce(CacheHint::and).unwrap_or(CacheHint::NONE);

@@ -245,19 +245,19 @@ impl Actor {
         self.generation += 1;
         self.last_launch = Some(Instant::now());
         self.phase = Phase::Starting;
-        self.say(State::Starting);
+        self.say(State::Starting { at_work: None });
         self.urgent = Arc::new(Notify::new());
         if !self.waiting.is_empty() {
             self.urgent.notify_one();
         }
         let known = if self.config.era == EraChoice::Auto { *self.known_era() } else { None };
-        let starting = start::start(
-            self.config.clone(),
+        let terms = start::Terms {
             known,
-            self.around.clone(),
-            self.urgent.clone(),
-            self.cancel_start.clone(),
-        );
+            urgent: self.urgent.clone(),
+            cancel: self.cancel_start.clone(),
+            publish: self.publish.clone(),
+        };
+        let starting = start::start(self.config.clone(), self.around.clone(), terms);
         let (inner, generation) = (self.inner.clone(), self.generation);
         self.around.tracker.spawn(async move {
             let started = starting.await.map(Box::new);

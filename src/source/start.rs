@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Surroundings;
+use super::budget::{self, Spent};
 use super::handshake::{self, Greeting, NoGreeting};
 use super::http;
 use super::launch;
 use super::run::{self, Running};
+use super::{Status, Surroundings};
 use crate::call::{CallError, ErrorKind};
 use crate::config::{EraChoice, Launch, Reach, Remote, SourceConfig, SystemLookup, Transport};
 use crate::protocol::Era;
@@ -25,21 +26,28 @@ pub struct Started {
     pub greeting: Greeting,
 }
 
-/// Starts the source. `urgent` lets it pass the queue; `cancel` ends the attempt.
-pub async fn start(
-    config: Arc<SourceConfig>,
-    known: Option<Era>,
-    around: Surroundings,
-    urgent: Arc<Notify>,
-    cancel: CancellationToken,
-) -> Result<Started, CallError> {
+/// What one start goes by, besides the source's configuration.
+pub struct Terms {
+    /// What was found out earlier.
+    pub known: Option<Era>,
+    /// Lets it pass the queue.
+    pub urgent: Arc<Notify>,
+    /// Ends the attempt.
+    pub cancel: CancellationToken,
+    /// Where it tells that it is at work.
+    pub publish: watch::Sender<Status>,
+}
+
+/// Starts the source.
+pub async fn start(config: Arc<SourceConfig>, around: Surroundings, terms: Terms) -> Result<Started, CallError> {
+    let Terms { known, urgent, cancel, publish } = terms;
     let turn = tokio::select! {
         permit = around.starting.clone().acquire_owned() => permit.ok(),
         () = urgent.notified() => None,
         () = cancel.cancelled() => return Err(cancelled(&config)),
     };
     let _turn = Turn::hold(turn, &around);
-    let attempt = Attempt { config: &config, around: &around, cancel: &cancel };
+    let attempt = Attempt { config: &config, around: &around, cancel: &cancel, publish: &publish };
     match &config.reach {
         Reach::Program(launch) => attempt.launched(launch, known).await.map_err(reason),
         Reach::Http(remote) => attempt.connected(remote, known).await.map_err(reason),
@@ -51,6 +59,7 @@ struct Attempt<'a> {
     config: &'a SourceConfig,
     around: &'a Surroundings,
     cancel: &'a CancellationToken,
+    publish: &'a watch::Sender<Status>,
 }
 
 fn reason(failure: NoGreeting) -> CallError {
@@ -137,7 +146,9 @@ impl Attempt<'_> {
         let (config, began) = (self.config, Instant::now());
         let greeting = tokio::select! {
             greeting = handshake::greet(&running.link, config.era, known) => greeting,
-            () = tokio::time::sleep(config.start_timeout) => Err(NoGreeting::Failed(too_slow(config, &running, began))),
+            spent = budget::spent(&running, config, self.publish) => {
+                Err(NoGreeting::Failed(too_slow(config, &running, began, spent)))
+            }
             () = self.cancel.cancelled() => Err(NoGreeting::Failed(cancelled(config))),
         };
         match greeting {
@@ -158,17 +169,22 @@ struct Refused {
     wants_old: bool,
 }
 
-fn too_slow(config: &SourceConfig, running: &Running, began: Instant) -> CallError {
+fn too_slow(config: &SourceConfig, running: &Running, began: Instant, spent: Spent) -> CallError {
+    let (limit, of, key) = match spent {
+        Spent::Idle if running.pid.is_none() => (config.start_timeout, "", "start_timeout_secs"),
+        Spent::Idle => (config.start_timeout, " of its last sign of work", "start_timeout_secs"),
+        Spent::Whole => (config.max_start, ", though it was at work", "max_start_secs"),
+    };
     let done = if running.http.is_some() { "connected to" } else { "started" };
     let text = format!(
-        "source `{}` was {done} but did not answer the handshake within {} s{}{}",
+        "source `{}` was {done} but did not answer the handshake within {} s{of}{}{}",
         config.id,
-        config.start_timeout.as_secs_f32(),
+        limit.as_secs_f32(),
         running.link.noise.told(began),
         running.tail.told()
     );
-    CallError::new(ErrorKind::Unavailable, text, "raise `start_timeout_secs` of the source if it needs longer to start")
-        .at(config.id.as_str(), None)
+    let hint = format!("raise `{key}` of the source if it needs longer to start");
+    CallError::new(ErrorKind::Unavailable, text, hint).at(config.id.as_str(), None)
 }
 
 fn cancelled(config: &SourceConfig) -> CallError {

@@ -2,6 +2,7 @@
 //! It does not judge what is said there.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,11 +28,13 @@ pub struct StderrTail {
     /// As they came; masked when they are told, since a flood of them costs every source time.
     lines: Arc<Mutex<VecDeque<Vec<u8>>>>,
     secrets: Arc<Vec<String>>,
+    /// Bytes that came so far.
+    written: Arc<AtomicU64>,
 }
 
 impl StderrTail {
     pub fn new(secrets: Vec<String>) -> Self {
-        Self { lines: Arc::default(), secrets: Arc::new(secrets) }
+        Self { lines: Arc::default(), secrets: Arc::new(secrets), written: Arc::default() }
     }
 
     /// Reads to the end of the stream, whatever is written and however much.
@@ -39,6 +42,7 @@ impl StderrTail {
         let mut chunk = vec![0; CHUNK];
         let mut line = Vec::new();
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+            self.written.fetch_add(read as u64, Ordering::Relaxed);
             for &byte in &chunk[..read] {
                 if byte == b'\n' || byte == b'\r' {
                     self.keep(std::mem::take(&mut line));
@@ -53,6 +57,11 @@ impl StderrTail {
             }
         }
         self.keep(line);
+    }
+
+    /// How many bytes the source has written.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     fn keep(&self, line: Vec<u8>) {
