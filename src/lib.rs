@@ -31,6 +31,7 @@
 //! trim       memory given back
 //! pattern    pure: which regular expressions clients take
 //! wire       bytes: lines, messages seen from outside, frames
+//! defect     what becomes of a panic
 //! name       SourceId, ToolName, ExposedName
 //! ```
 //!
@@ -73,6 +74,7 @@
 //!   session has an instance of its own.
 //! - A source gets its own configured headers and credentials and nothing of any client's, and no other origin gets them.
 //! - With `pin = "enforce"` no tool can be called whose definition is not the one in sources.lock, whatever is wrong with that file.
+//! - A panic that nobody makes good ends the process, and with it the sources; no part of the relay lives on without another.
 //! - Only `cli` prints on stdout, and never while stdout is the wire.
 //! - `catalog`, `policy`, `pattern`, `name` and `config` know no tokio; `control` and `dispatch` do not know each other.
 
@@ -81,6 +83,7 @@ pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod defect;
 pub mod dispatch;
 pub mod menu;
 pub mod name;

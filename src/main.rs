@@ -1,10 +1,12 @@
-//! Arguments, then the run, then the exit code. The only place that prints an error or exits.
+//! Arguments, then the run, then the exit code. The only place that prints an error or exits, but
+//! for panics.
 
 use std::io::Write;
 
-use toolrelay::cli;
+use toolrelay::{cli, defect};
 
 fn main() {
+    defect::watch();
     let code = match cli::run() {
         Ok(()) => 0,
         Err(failure) => {

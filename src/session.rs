@@ -19,6 +19,7 @@ mod tools;
 mod uris;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::call::{CallError, Caller, ErrorKind, Tenant, Ticket};
 use crate::control::Control;
+use crate::defect;
 use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
@@ -380,7 +382,7 @@ impl Session {
             self.around.tracker.spawn(async move {
                 let outcome = tokio::select! {
                     () = token.cancelled() => return,
-                    outcome = std::panic::AssertUnwindSafe(task).catch_unwind() => outcome,
+                    outcome = AssertUnwindSafe(defect::contained(task)).catch_unwind() => outcome,
                 };
                 // A fault of the relay's own costs this answer, and never leaves the client waiting for it.
                 if outcome.is_err() && session.finish(&exchange) {

@@ -19,6 +19,8 @@ use std::borrow::Cow;
 
 use ::bytes::Bytes;
 
+use crate::defect;
+
 /// A message from this size on is handled on a thread of its own, so that it never holds up the small ones of others.
 pub const LARGE_MESSAGE: usize = 256 * 1024;
 
@@ -43,7 +45,9 @@ pub async fn handle<T: Send + 'static>(bytes: Bytes, handler: impl FnOnce(Bytes)
     if bytes.len() < LARGE_MESSAGE {
         return handler(bytes);
     }
-    match tokio::task::spawn_blocking(move || handler(bytes)).await {
+    let is_contained = defect::is_contained();
+    let work = move || if is_contained { defect::contained_now(|| handler(bytes)) } else { handler(bytes) };
+    match tokio::task::spawn_blocking(work).await {
         Ok(handled) => handled,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }

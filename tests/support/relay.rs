@@ -318,17 +318,24 @@ impl Relay {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Waits for the relay's end. Gives how it ended.
+    #[track_caller]
+    pub fn exited(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the relay does not end:\n{}", self.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for the relay's end, and until none of its processes is left. Gives how it ended and how long that took.
     #[track_caller]
     pub fn ended(&mut self) -> (ExitStatus, Duration) {
         let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the relay does not end:\n{}", self.stderr());
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = self.exited();
         let took = start.elapsed();
         let (place, pid) = (self.place.clone(), self.pid());
         while !place.processes(pid).is_empty() {
