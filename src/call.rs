@@ -3,6 +3,7 @@
 
 pub mod question;
 mod request;
+pub mod shape;
 mod tenant;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};

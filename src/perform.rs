@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::call::{Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject, Tenant, Ticket};
+use crate::call::{
+    Arguments, Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject, Tenant, Ticket, shape,
+};
 use crate::dispatch::{self, Asked, Route};
 use crate::protocol::{self, Era};
 use crate::snapshot::Snapshots;
@@ -92,6 +94,7 @@ fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
         }
         _ => text.to_owned(),
     };
+    let own = shape::mended(&own, true).unwrap_or(own);
     let result = RawValue::from_string(own).map_err(|error| {
         CallError::new(ErrorKind::Unavailable, format!("the source's result cannot be read: {error}"), "report this")
     })?;

@@ -10,7 +10,7 @@ use super::parked::Waiting;
 use super::uris::{self, Naming};
 use super::{Exchange, Session};
 use crate::call::{
-    Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who,
+    Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who, shape,
 };
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
@@ -223,7 +223,13 @@ impl ClientCall {
             return here.exchange.tool_error(&error);
         }
         let Some(Target { subject: Subject::Resource(uri), prefix, .. }) = self.target.get() else {
-            return self.answer(&here, &reply, result.as_ref());
+            return match self.mended(&here, &reply.message) {
+                Some(mended) => {
+                    let result = here.exchange.opened(&mended, reply.era);
+                    here.exchange.pass_on(&mended, result.as_ref(), reply.era, "");
+                }
+                None => self.answer(&here, &reply, result.as_ref()),
+            };
         };
         match reply.message.error {
             Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
@@ -250,6 +256,14 @@ impl ClientCall {
                 here.exchange.error(protocol::INVALID_PARAMS, &format!("the skill is withheld: {why}"), None);
             }
         }
+    }
+
+    /// A tool's answer in a legal shape, where it has none.
+    fn mended(&self, here: &Here, reply: &Message) -> Option<Message> {
+        let target = self.target.get().filter(|target| matches!(target.subject, Subject::Tool(_)))?;
+        let mended = shape::mended_reply(reply, here.exchange.modern)?;
+        tracing::debug!(source = self.source_id(), tool = target.subject.name(), "result in no legal shape mended");
+        Some(mended)
     }
 
     fn source_id(&self) -> &str {
