@@ -18,6 +18,7 @@ pub mod link;
 mod noise;
 mod origin;
 mod own;
+mod pace;
 mod post;
 pub mod ready;
 mod refusal;

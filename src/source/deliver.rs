@@ -9,6 +9,7 @@ use reqwest::Response;
 
 use super::failures;
 use super::http::Connection;
+use super::pace::Pace;
 use super::refusal::{self, Complaint, Refusal};
 use crate::call::CallError;
 use crate::protocol::Era;
@@ -143,10 +144,13 @@ impl Connection {
                 Ok(Some(chunk)) => reader.feed(chunk, &mut events),
                 _ => reader.finish(&mut events),
             };
+            let mut pace = Pace::new(&self.link);
             for event in events.drain(..) {
                 end.spoke = true;
                 self.take_event(event, asked, &mut end).await;
+                pace.line().await;
             }
+            pace.rest(None).await;
             if let Err(too_long) = fed {
                 let why = format!("{too_long}, more than `max_message_mib` of the relay allows");
                 return Err(failures::unreadable(&self.link.source, &why));

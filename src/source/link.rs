@@ -41,6 +41,8 @@ pub struct Link {
     pub list_changed: Notify,
     /// What was no message.
     pub noise: Noise,
+    /// Notifications that belong to no call.
+    unasked: AtomicU64,
     /// A message has come from the source.
     spoken: AtomicBool,
     /// Who wants to know of changed resources.
@@ -66,6 +68,7 @@ impl Link {
             verdict: Verdict::default(),
             list_changed: Notify::new(),
             noise: Noise::default(),
+            unasked: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
             subscribers: OnceLock::new(),
             listening: AtomicU64::new(0),
@@ -170,7 +173,13 @@ impl Link {
         self.verdict.heard();
         match message.kind {
             crate::wire::Kind::Reply => self.reply(message),
-            crate::wire::Kind::Notification => self.notification(message, call),
+            crate::wire::Kind::Notification => {
+                let outbox = self.notification(message, call);
+                if outbox.is_none() || message.method_name() != "notifications/progress" {
+                    self.unasked.fetch_add(1, Ordering::Relaxed);
+                }
+                outbox
+            }
             crate::wire::Kind::Request => {
                 self.answer(message, call);
                 None
@@ -305,6 +314,11 @@ impl Link {
     /// Whether any message has come from the source yet.
     pub fn has_spoken(&self) -> bool {
         self.spoken.load(Ordering::Relaxed)
+    }
+
+    /// How many lines came that nobody waits for.
+    pub fn in_vain(&self) -> u64 {
+        self.noise.lines() + self.unasked.load(Ordering::Relaxed)
     }
 
     /// Ends calls that are over their limits, and tells the source; tells the clients of those that wait for their turn.

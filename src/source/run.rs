@@ -16,6 +16,7 @@ use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::link::{Link, OUTBOX_LIMIT};
 use super::noise::Spread;
+use super::pace::Pace;
 use super::stderr::StderrTail;
 use super::verdict::OtherEnd;
 use super::watchdog::Watchdog;
@@ -36,10 +37,6 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 const PROLOGUE_MAX: u64 = 8 * 1024 * 1024;
 /// The same in lines: short ones take longer.
 const PROLOGUE_LINES_MAX: u64 = 100_000;
-/// From so many stray lines in one read on, the source is read more slowly, so that it costs the others nothing.
-const FLOOD: u64 = 50;
-/// How long such a source then waits.
-const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 /// How much of a stray line is shown.
 const SAMPLE: usize = 120;
 
@@ -113,27 +110,21 @@ async fn write(link: Arc<Link>, stdin: ChildStdin) {
 async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl AsyncRead + Unpin>) -> Option<String> {
     let mut spread = Spread::default();
     loop {
-        // Whoever was written to last sets the pace: a client that does not read makes its sources wait.
-        let mut written = None;
-        let noise = link.noise.lines();
+        let (mut written, mut pace) = (None, Pace::new(&link));
         while let Some(line) = reader.buffered() {
             let Some(line) = spread.add(line, reader.limit()) else { continue };
             match take_line(&link, &tail, line).await {
                 Ok(outbox) => written = outbox.or(written),
                 Err(fatal) => return Some(fatal),
             }
+            pace.line().await;
         }
-        if let Some(outbox) = written {
-            Outbox::room(&outbox).await;
-        }
+        pace.rest(written).await;
         if !link.has_spoken() && reader.total() > PROLOGUE_MAX {
             return Some(format!("it wrote {} MiB and not one MCP message among them", PROLOGUE_MAX >> 20));
         }
         if !link.has_spoken() && link.noise.lines() > PROLOGUE_LINES_MAX {
             return Some(format!("it wrote {PROLOGUE_LINES_MAX} lines and not one MCP message among them"));
-        }
-        if link.noise.lines() - noise >= FLOOD {
-            tokio::time::sleep(FLOOD_PAUSE).await;
         }
         link.noise.leaves_open(reader.pending());
         match reader.fill().await {

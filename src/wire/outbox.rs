@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 
 /// Pieces from this size on are shared with the writer instead of copied into its buffer.
 const SHARE_FROM: usize = 16 * 1024;
+/// The part of the room that is left to what is not urgent.
+const CALM: usize = 64;
 /// The most pieces of one vectored write.
 const SLICES: usize = 16;
 
@@ -254,17 +256,30 @@ impl Outbox {
 
     /// Whether more is queued than should be.
     pub fn is_full(&self) -> bool {
+        self.is_over(self.limit)
+    }
+
+    fn is_over(&self, limit: usize) -> bool {
         let queue = self.lock();
-        !queue.closed && queue.bytes + queue.tail.len() > self.limit
+        !queue.closed && queue.bytes + queue.tail.len() > limit
     }
 
     /// Waits until there is room again (or nobody will read any more).
     pub async fn room(&self) {
-        while self.is_full() {
+        self.at_most(self.limit).await;
+    }
+
+    /// Waits until little is queued: what is not urgent leaves the room to what is.
+    pub async fn rest(&self) {
+        self.at_most(self.limit / CALM).await;
+    }
+
+    async fn at_most(&self, limit: usize) {
+        while self.is_over(limit) {
             let drained = self.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
-            if !self.is_full() {
+            if !self.is_over(limit) {
                 return;
             }
             drained.await;
