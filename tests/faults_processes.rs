@@ -401,7 +401,7 @@ fn c05_a05_answers_in_flight_at_the_end_of_input_are_written() {
 }
 
 #[test]
-fn c05_a07_nothing_leaks_over_a_hundred_restarts() {
+fn c05_a07_nothing_leaks_over_five_hundred_restarts() {
     let mut trial = Trial::start(&[source("fix", &["--faults"], "")]);
     let cycle = |trial: &mut Trial, n: u32| {
         assert_eq!(trial.call("fix", "echo", json!({"n": n})).structured(), json!({"n": n}));
@@ -411,7 +411,7 @@ fn c05_a07_nothing_leaks_over_a_hundred_restarts() {
     };
     (0..10).for_each(|n| cycle(&mut trial, n));
     let (base, memory) = (possessions(&trial), resident(&trial));
-    (0..100).for_each(|n| cycle(&mut trial, n));
+    (0..500).for_each(|n| cycle(&mut trial, n));
     let start = Instant::now();
     while possessions(&trial).0 > base.0 + 1 || possessions(&trial).1 > base.1 + 2 {
         assert!(start.elapsed() < PATIENCE, "{:?} after {base:?}", possessions(&trial));
