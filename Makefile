@@ -3,7 +3,7 @@
 # make lint    what CI holds besides: format, clippy, docs
 # make bench   relayed against direct, cold start, memory
 # make soak    1,000,000 calls over 20 sources with faults at random (CALLS, SEED), 90 minutes at most
-# make fuzz    each fuzz target for a minute (SECONDS); needs a nightly Rust and a C++ compiler
+# make fuzz    each fuzz target for a minute (SECONDS); needs a C++ compiler, and takes a nightly Rust where there is one
 # make agents  Claude Code and Codex on the relay, whole turns with scripted models (about 800 MB from npm)
 # make eval    ranks the queries of a folder of labelled sets (DIR) into a run (OUT), for a scorer
 
@@ -41,12 +41,15 @@ soak:
 
 # What is found goes to target/, the corpus that is kept is only read.
 SECONDS ?= 60
-FUZZ_TARGETS ?= message lines sse config
+FUZZ_TARGETS ?= message lines sse config lock
+# A stable compiler has what fuzzing needs as well, if it is told to give it.
+NIGHTLY := $(shell $(CARGO) +nightly --version >/dev/null 2>&1 && echo +nightly)
+fuzz: export RUSTC_BOOTSTRAP = $(if $(NIGHTLY),,1)
 fuzz:
 	$(CARGO) fuzz --version || $(CARGO) install cargo-fuzz --locked --version 0.13.2
 	set -e; for name in $(FUZZ_TARGETS); do \
 		mkdir -p target/fuzz/$$name; \
-		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$name target/fuzz/$$name fuzz/corpus/$$name -- \
+		$(CARGO) $(NIGHTLY) fuzz run --fuzz-dir fuzz $$name target/fuzz/$$name fuzz/corpus/$$name -- \
 			-max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=8192; \
 	done
 

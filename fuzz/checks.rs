@@ -11,7 +11,10 @@ use futures::FutureExt;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, ReadBuf};
+use toolrelay::catalog::definition::Definition;
+use toolrelay::catalog::lock::{Lock, Tools};
 use toolrelay::config::{self, Lookup};
+use toolrelay::name::{SourceId, ToolName};
 use toolrelay::wire::message::Span;
 use toolrelay::wire::salvage::salvage_id;
 use toolrelay::wire::sse::{Event, SseReader};
@@ -214,6 +217,32 @@ pub fn config(bytes: &[u8]) {
             assert!(!error.cause.is_empty() && !error.hint.is_empty(), "{error}");
         }
     }
+}
+
+/// A lock that is read and written again is the same lock, and is written the same again; a fault has its line and its cause.
+/// The same text also stands for a tool: its name in the first line, and its definition.
+pub fn lock(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Lock::read(text) {
+        Ok(lock) => locked(&lock),
+        Err(fault) => {
+            assert!((1..=text.split('\n').count()).contains(&fault.line), "{fault}");
+            assert!(!fault.cause.is_empty());
+        }
+    }
+    let (name, raw) = text.split_once('\n').unwrap_or(("tool", text));
+    let tools = Tools::from([(ToolName::new(name), Definition::of(name, raw))]);
+    let source = SourceId::new("a").expect("an id");
+    locked(&Lock { sources: [(source, tools)].into() });
+}
+
+fn locked(lock: &Lock) {
+    let written = lock.text();
+    let again = Lock::read(&written).unwrap_or_else(|fault| panic!("{fault}: {written}"));
+    assert_eq!(again, *lock, "{written}");
+    assert_eq!(again.text(), written);
+    // How line ends are written, and a mark before the text, do not matter.
+    assert_eq!(Lock::read(&format!("\u{feff}{}", written.replace('\n', "\r\n"))).as_ref(), Ok(lock));
 }
 
 /// A machine with one variable, one file and no programs.

@@ -82,3 +82,8 @@ fn events() {
 fn configurations() {
     check("config", 8, checks::config);
 }
+
+#[test]
+fn locks() {
+    check("lock", 12, checks::lock);
+}

@@ -1,5 +1,5 @@
 //! What the relay costs: calls through it against the same calls direct, its start, its memory, and what a large answer does
-//! to small ones. All in one run, direct and relayed in turns, so that a busy machine spoils no comparison.
+//! to small ones, and a source that misbehaves to the calls of another. All in one run, direct and relayed in turns, so that a busy machine spoils no comparison.
 //!
 //! `cargo bench --bench relay`, with `-- --quick` in about twenty seconds. A figure that misses its bar is marked and does
 //! not fail the run; a wrong answer does.
@@ -7,6 +7,7 @@
 mod beside;
 mod calls;
 mod http;
+mod isolation;
 mod peer;
 mod report;
 mod search;
@@ -51,12 +52,13 @@ impl Bench {
 type Part = fn(&Bench) -> Outcome<()>;
 
 /// What can be run alone: `cargo bench --bench relay -- start`.
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("small", calls::small),
     ("large", calls::large),
     ("notes", calls::notes),
     ("http", http::run),
     ("beside", beside::run),
+    ("isolation", isolation::run),
     ("start", start::run),
     ("search", search::run),
 ];
@@ -85,8 +87,9 @@ fn build_examples() -> Outcome<PathBuf> {
     let profile = relay.parent().ok_or("the relay lies nowhere")?;
     let target = profile.parent().ok_or("the relay lies nowhere")?;
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--example", "raw_echo", "--example", "notes", "--target-dir"])
+        .args(["build", "--quiet", "--release", "--target-dir"])
         .arg(target)
+        .args(["raw_echo", "notes", "fixture"].iter().flat_map(|name| ["--example", name]))
         .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
         .status()?;
     if status.success() { Ok(profile.join("examples")) } else { Err("the example programs cannot be built".into()) }

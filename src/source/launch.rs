@@ -35,7 +35,7 @@ const GRACE: Grace =
 /// The end of everything: clients kill a relay that takes longer than about two seconds.
 /// It also cuts short what is under way already.
 const GRACE_AT_EXIT: Grace = Grace {
-    closed: Duration::from_millis(900),
+    closed: Duration::from_millis(700),
     terminated: Duration::from_millis(500),
     swept: Duration::from_millis(250),
 };

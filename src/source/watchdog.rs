@@ -15,7 +15,7 @@ pub const COMMAND: &str = "watch-sources";
 /// How long process groups have to end when they are asked to, before they are killed.
 const TERMINATED: Duration = Duration::from_millis(500);
 /// What left the groups has what is left of this at the end of the relay, which clients do not wait for any longer.
-const END: Duration = Duration::from_millis(1800);
+const END: Duration = Duration::from_millis(1600);
 /// But at least this.
 const TERMINATED_LEAST: Duration = Duration::from_millis(150);
 /// How often it is looked whether they have.
