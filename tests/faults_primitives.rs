@@ -197,10 +197,10 @@ fn c21_a06_log_lines_are_shown_from_the_level_that_is_wanted() {
         let params = json!({"level": level, "logger": "own", "data": format!("a line of {level}")});
         json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
     };
-    let answer = "{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{\"n\":1}}";
+    let answer = "{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{\"content\":[],\"n\":1}}";
     let levels = ["debug", "info", "warning", "error"].map(line).join("\n");
     let file = place.write("lines", format!("{levels}\n{answer}"));
-    assert_eq!(trial.call("logs", "raw_line", json!({"file": file})).result(), json!({"n": 1}));
+    assert_eq!(trial.call("logs", "raw_line", json!({"file": file})).result()["n"], 1);
     trial.request("ping", json!({}));
     let told: Vec<String> = trial
         .notices

@@ -32,8 +32,9 @@ fn c01_a01_banners_are_skipped_and_told() {
     assert_eq!(trial.call("banner", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     let before = pids(&trial);
     let line = "a plain line between two results\n";
-    let file = place.write("line", format!("{line}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"n\":1}}}}"));
-    assert_eq!(trial.call("banner", "raw_line", json!({"file": file})).result(), json!({"n": 1}));
+    let file =
+        place.write("line", format!("{line}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"content\":[],\"n\":1}}}}"));
+    assert_eq!(trial.call("banner", "raw_line", json!({"file": file})).result()["n"], 1);
     assert_eq!(trial.call("banner", "echo", json!({"b": 2})).structured(), json!({"b": 2}));
     assert_eq!(pids(&trial), before);
     let told = trial.stderr();
@@ -48,8 +49,9 @@ fn c01_a02_a_broken_line_ends_nothing() {
     trial.call("odd", "echo", json!({}));
     let before = pids(&trial);
     for odd in ["\n", "\r\n", "   \n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"resu\n", "null\n", "\u{0}\n"] {
-        let file = place.write("line", format!("{odd}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{}}}}"));
-        assert_eq!(trial.call("odd", "raw_line", json!({"file": file})).raw("result"), Some("{}"), "{odd:?}");
+        let result = "{\"content\":[]}";
+        let file = place.write("line", format!("{odd}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{result}}}"));
+        assert_eq!(trial.call("odd", "raw_line", json!({"file": file})).raw("result"), Some(result), "{odd:?}");
         trial.holds();
     }
     assert_eq!(pids(&trial), before);

@@ -45,9 +45,13 @@ fn a_stray_line_costs_no_call_once_messages_flow() {
     let before = relay.place.processes(relay.pid());
     let waiting = relay.ask_call("fix", "sleep", json!({"ms": 300}));
     for stray in ["Content-Length: 20\n", "\u{1b}[0m", "data: "] {
-        let text = format!("{stray}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"n\":1}}}}");
+        let text = format!("{stray}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"content\":[]}}}}");
         let file = relay.place.write("line", text);
-        assert_eq!(relay.call("fix", "raw_line", json!({"file": file})).raw("result"), Some(r#"{"n":1}"#), "{stray:?}");
+        assert_eq!(
+            relay.call("fix", "raw_line", json!({"file": file})).raw("result"),
+            Some(r#"{"content":[]}"#),
+            "{stray:?}"
+        );
     }
     assert_eq!(relay.answer(&waiting).text(), "slept 300 ms");
     assert_eq!(relay.place.processes(relay.pid()), before);
