@@ -36,6 +36,10 @@ fn from_head(text: &[u8]) -> Option<&str> {
 /// The last `"id":` after which nothing but plain members and the message's own bracket comes.
 fn from_tail(text: &[u8]) -> Option<&str> {
     let at = memchr::memmem::rfind(text, b"\"id\"")?;
+    // The end of a longer name.
+    if text[..at].ends_with(b"\\") {
+        return None;
+    }
     let (id, rest) = value(&text[at + 4..])?;
     let inner = rest.trim_ascii_end().strip_suffix(b"}")?;
     let is_outermost = !inner.iter().any(|byte| matches!(byte, b'{' | b'[' | b'}' | b']'));

@@ -108,7 +108,8 @@ impl SseReader {
         };
         match field {
             b"data" => {
-                self.check(value.len())?;
+                // The line end between two lines counts as well.
+                self.check(value.len() + usize::from(self.has_data))?;
                 if std::mem::replace(&mut self.has_data, true) {
                     self.data.extend_from_slice(b"\n");
                 }
