@@ -22,7 +22,7 @@ use ::bytes::Bytes;
 use crate::defect;
 
 /// A message from this size on is handled on a thread of its own, so that it never holds up the small ones of others.
-pub const LARGE_MESSAGE: usize = 256 * 1024;
+pub const LARGE_MESSAGE: usize = 2 * 1024 * 1024;
 
 /// `text` as a JSON string literal, quotes included.
 pub fn quoted(text: &str) -> String {
