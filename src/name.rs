@@ -1,11 +1,18 @@
 //! Owns the names: source ids, tool names, and the names under which tools are shown to clients.
-//! It does not know what a catalog or a policy is; every function here is pure.
+//! It does not know what a catalog or a policy is; every function here is pure, but for the one that draws lots.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+
+/// A name that nobody can guess and that is nowhere else: 128 random bits in hexadecimal.
+pub fn unguessable() -> String {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).expect("BUG: the system gives random numbers");
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// The longest source id.
 pub const SOURCE_ID_MAX: usize = 32;

@@ -263,7 +263,7 @@ fn nothing_outlives_the_relay() {
 fn panicked() -> Row {
     let mut said = None;
     let row = row_after("stdio: panic of a task", false, starve, |relay| {
-        relay.ask_call("s0", "big", json!({"bytes": 300_000}));
+        relay.ask_call("s0", "big", json!({"bytes": 2_500_000}));
         let status = relay.exited();
         eventually("the reason is told", || relay.stderr().contains("hint: please report it"));
         said = Some((status.code(), relay.stderr()));

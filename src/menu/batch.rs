@@ -105,7 +105,7 @@ impl Batches {
         max_parallel: usize,
     ) -> Result<String, CallError> {
         self.make_room(principal)?;
-        let id = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let id = crate::name::unguessable();
         let batch = Arc::new(Batch {
             principal: principal.clone(),
             state: Mutex::new(State {

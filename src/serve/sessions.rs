@@ -152,7 +152,7 @@ impl Sessions {
         let session = Session::new(around.clone(), principal.clone(), news.clone());
         let teller = around.tracker.spawn(session.clone().tell_changes()).abort_handle();
         let held = Arc::new(Held {
-            id: new_id(),
+            id: crate::name::unguessable(),
             principal,
             session,
             news: Stream::new(NEWS, news, Vec::new()),
@@ -208,11 +208,4 @@ impl Sessions {
         self.single.lock().unwrap_or_else(PoisonError::into_inner).insert(number, session.clone());
         Single { number, sessions: self.clone(), session, teller: None }
     }
-}
-
-/// An id that nobody can guess: 128 random bits in hexadecimal.
-fn new_id() -> String {
-    let mut random = [0_u8; 16];
-    getrandom::fill(&mut random).expect("BUG: the system gives random numbers");
-    random.iter().map(|byte| format!("{byte:02x}")).collect()
 }

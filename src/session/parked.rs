@@ -91,9 +91,7 @@ impl Parked {
         if own >= EACH_MAX || table.len() >= ALL_MAX {
             return None;
         }
-        let mut random = [0_u8; 16];
-        getrandom::fill(&mut random).expect("BUG: the system gives random numbers");
-        let handle = format!("{MARK}{}", random.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let handle = format!("{MARK}{}", crate::name::unguessable());
         table.insert(handle.clone(), entry);
         Some(handle)
     }

@@ -87,9 +87,7 @@ fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<Strin
     if object.string("mode").as_deref() != Some("url") {
         return (text, None);
     }
-    let mut random = [0_u8; 8];
-    getrandom::fill(&mut random).expect("BUG: the system gives random numbers");
-    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = crate::name::unguessable();
     let own = Object::parse(&text).map(|object| {
         object.rewritten(|name| name != "elicitationId", &[&format!("\"elicitationId\":{}", quoted(&id))])
     });

@@ -22,7 +22,7 @@ pub struct Mark(String);
 impl Mark {
     /// One that no other run has.
     pub fn new() -> Self {
-        Self(format!("{:016x}", fastrand::u64(..)))
+        Self(crate::name::unguessable())
     }
 
     /// As it was told by [`Mark::value`].
