@@ -168,22 +168,20 @@ struct Figures {
 }
 
 impl Figures {
-    fn row(&self, title: &str, in_flight: usize, to: Option<(&Self, Option<f64>)>) -> Vec<String> {
+    fn row(&self, title: &str, in_flight: usize, to: Option<(&Self, f64)>) -> Vec<String> {
         let seconds = |values: &Vec<f64>| time(Duration::from_secs_f64(median(&mut values.clone())));
         let mut row = vec![title.to_owned(), in_flight.to_string(), seconds(&self.p50), seconds(&self.p99)];
         row.push(format!("{:.0}", median(&mut self.rate.clone())));
         row.push(time(self.cpu / u32::try_from(self.calls.max(1)).unwrap_or(u32::MAX)));
         row.extend(to.map(|(direct, bar)| {
             let ratios = self.p50.iter().zip(&direct.p50).map(|(own, other)| own / other);
-            let ratio = median(&mut ratios.collect::<Vec<_>>());
-            bar.map_or_else(|| format!("{ratio:.2}x"), |bar| against(ratio, bar, false))
+            against(median(&mut ratios.collect::<Vec<_>>()), bar, false)
         }));
         row
     }
 }
 
-/// The ways to call, the first of which the others are held against. The last takes the same way with the relay in between,
-/// and has the bars; a child on stdio is another matter: over stdio this one takes twice as long as over HTTP by itself.
+/// The ways to call, the first of which the others are held against. The last takes the same way with the relay in between.
 const WAYS: [&str; 5] =
     ["direct", "direct, no sessions", "relayed", "relayed, 2026-07-28", "relayed, source over HTTP"];
 
@@ -244,7 +242,6 @@ async fn compare(bench: &Bench) -> Outcome<()> {
         }
         let direct = &figures[0];
         for (at, (own, way)) in figures.iter().zip(WAYS).enumerate() {
-            let bar = (at == WAYS.len() - 1).then_some(bar);
             rows.push(own.row(way, in_flight, (at > 0).then_some((direct, bar))));
         }
     }
