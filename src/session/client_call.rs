@@ -245,8 +245,11 @@ impl ClientCall {
 
     /// Passes on what is no resource's.
     fn answer(&self, here: &Here, reply: &Reply, result: Option<&Object<'_>>) {
-        let snapshot = here.session.around.control.snapshots.now();
-        match self.target.get().and_then(|target| super::skills::told(&snapshot, target, &reply.message)) {
+        let target = self.target.get().filter(|target| matches!(target.subject, Subject::Method(_)));
+        let told = target.and_then(|target| {
+            super::skills::told(&here.session.around.control.snapshots.now(), target, &reply.message)
+        });
+        match told {
             None => here.exchange.pass_on(&reply.message, result, reply.era, ""),
             Some(Ok(told)) => {
                 let result = here.exchange.opened(&told, reply.era);
