@@ -185,6 +185,21 @@ fn c06_a03_a_source_at_work_on_a_long_call_is_not_replaced() {
     trial.finish();
 }
 
+/// Nor are many that come to their limit at once, of which none was answered but others were since.
+#[test]
+fn c06_a03_a_source_that_answered_meanwhile_is_not_replaced() {
+    let place = Place::new();
+    let mut trial = Trial::start_in(&place, "", &[place.journaled("partly", &[], "call_timeout_secs = 1")]);
+    let lost: Vec<String> = (0..8).map(|_| trial.ask_call("partly", "sleep", json!({"ms": 600_000}))).collect();
+    assert_eq!(trial.call("partly", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    for id in &lost {
+        assert_eq!(trial.answer(id).failure().0, "timed_out");
+    }
+    assert_eq!(trial.call("partly", "echo", json!({"b": 2})).structured(), json!({"b": 2}));
+    assert_eq!(place.journal_count("partly.journal", "initialize"), 1);
+    trial.finish();
+}
+
 #[test]
 fn c06_a04_why_a_start_failed_is_told_cleanly() {
     let flood =

@@ -15,7 +15,7 @@ const STRUCTURED: &str = "\"structuredContent\"";
 /// 2025-11-25 structured content has to be an object: `any` says that it may be anything.
 pub fn mended_reply(reply: &Message, any: bool) -> Option<Message> {
     let place = reply.result?;
-    if is_in_order(&reply.line[place.range()], any) {
+    if is_in_order(&reply.line[place.range()], any || !reply.met.structured) {
         return None;
     }
     let result = mended(reply.text(place), any)?;

@@ -50,11 +50,11 @@ impl Seen {
             self.add(principal, &task_key(&task), source);
         }
         let content = match (object, reply.message.result) {
-            (Some(object), _) => object.get("content").filter(|content| links(content.as_bytes())),
-            (None, Some(span)) if links(&reply.message.line[span.range()]) => {
-                Object::parse(reply.message.text(span)).and_then(|object| object.get("content"))
-            }
-            _ => None,
+            // Results can be large, and most have none.
+            _ if !reply.message.met.resource_link => None,
+            (Some(object), _) => object.get("content"),
+            (None, Some(span)) => Object::parse(reply.message.text(span)).and_then(|object| object.get("content")),
+            (None, None) => None,
         };
         for part in content.and_then(elements).into_iter().flatten().filter_map(Object::parse) {
             if part.string("type").as_deref() == Some("resource_link")
@@ -64,11 +64,6 @@ impl Seen {
             }
         }
     }
-}
-
-/// Whether a link may be in it. Results can be large, and most have none: they are only searched.
-fn links(result: &[u8]) -> bool {
-    memchr::memmem::find(result, b"\"resource_link\"").is_some()
 }
 
 /// Whether a modern request declares the extension for tasks.

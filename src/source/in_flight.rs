@@ -99,6 +99,8 @@ pub enum Pending {
         since: Instant,
         heard: Instant,
         sent: bool,
+        /// How many messages had come when it was sent.
+        after: u64,
         /// It has asked its client something.
         asked: bool,
         /// How often its client was told that it waits.

@@ -116,7 +116,7 @@ impl Link {
             return Ok(());
         }
         table.last_used = Some(now);
-        let entry = Pending::Call { call, since: now, heard: now, sent: false, asked: false, told: 0 };
+        let entry = Pending::Call { call, since: now, heard: now, sent: false, after: 0, asked: false, told: 0 };
         table.pending.insert(id, entry);
         table.queue.push_back(id);
         self.advance(&mut table);
@@ -131,8 +131,9 @@ impl Link {
     /// Sends the next waiting calls while there is room. Called with the table locked.
     fn advance(&self, table: &mut Table) {
         while let Some(id) = table.next(self.max_in_flight) {
-            let Some(Pending::Call { call, sent, heard, .. }) = table.pending.get_mut(&id) else { continue };
+            let Some(Pending::Call { call, sent, after, heard, .. }) = table.pending.get_mut(&id) else { continue };
             *sent = true;
+            *after = self.verdict.heard();
             *heard = Instant::now();
             // A closed outbox shows as the end of the connection at once; the call ends with it.
             let _ = call.request.send(&self.outbox, id, self.era());
@@ -170,7 +171,7 @@ impl Link {
     /// Takes what the source sent, where it is known to belong to the call with this id.
     pub fn receive_for(&self, message: &Message, call: Option<u64>) -> Option<Arc<Outbox>> {
         self.spoken.store(true, Ordering::Relaxed);
-        self.verdict.heard();
+        self.verdict.hear();
         match message.kind {
             crate::wire::Kind::Reply => self.reply(message),
             crate::wire::Kind::Notification => {
@@ -352,10 +353,10 @@ impl Link {
         drop(table);
         over.sort_unstable();
         for (id, sent, hard) in over {
-            let Some(Pending::Call { call, since, .. }) = self.take(id, false) else { continue };
+            let Some(Pending::Call { call, since, after, .. }) = self.take(id, false) else { continue };
             if sent {
                 self.tell_cancelled(id, Some("the time limit of the relay was reached"));
-                self.judge();
+                self.judge(after);
             }
             let (tool, took) = (call.subject.name(), now - since);
             let mut error = match kept.contains(&id) {
@@ -367,9 +368,10 @@ impl Link {
         }
     }
 
-    /// A call came to its limit. A source that stays mute is given up, but not while another call may still be at work.
-    fn judge(&self) {
-        if let Some(why) = self.verdict.timed_out()
+    /// A call came to its limit that was sent `after` so many messages. A source that stays mute is given up, but not while
+    /// another call may still be at work.
+    fn judge(&self, after: u64) {
+        if let Some(why) = self.verdict.timed_out(after)
             && !self.is_over_http()
             && self.lock().running == 0
         {

@@ -2,7 +2,7 @@
 //! while nothing came from it. It ends nothing itself.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tokio::process::ChildStdin;
 
@@ -13,17 +13,31 @@ const MUTE_MAX: u32 = 3;
 #[derive(Default)]
 pub struct Verdict {
     why: OnceLock<String>,
+    /// How many messages came.
+    heard: AtomicU64,
+    /// How many calls in a row came to their limits without one.
     mute: AtomicU32,
 }
 
 impl Verdict {
-    /// Something came from the source.
-    pub fn heard(&self) {
+    /// A message came from the source.
+    pub fn hear(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
         self.mute.store(0, Ordering::Relaxed);
     }
 
-    /// A call came to its limit; gives why the source is of no use any more, if that is so now.
-    pub fn timed_out(&self) -> Option<String> {
+    /// How many messages came so far.
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// A call came to its limit that was sent when so many messages had come; gives why the source is of no use any more,
+    /// if that is so now.
+    pub fn timed_out(&self, heard: u64) -> Option<String> {
+        if self.heard() != heard {
+            self.mute.store(0, Ordering::Relaxed);
+            return None;
+        }
         let calls = self.mute.fetch_add(1, Ordering::Relaxed) + 1;
         (calls >= MUTE_MAX).then(|| {
             format!("does not respond: {calls} calls in a row came to their limits and nothing came from it meanwhile")

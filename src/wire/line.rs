@@ -3,13 +3,14 @@
 
 use std::io;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The room for one read: what a pipe holds by default on Linux.
+/// The room for one read, which takes no more: what a pipe holds by default on Linux. Where it holds more, the other side
+/// writes on meanwhile; whoever takes all at once makes it wait, and a long line takes half as long again.
 const READ_ROOM: usize = 64 * 1024;
-/// The most room for one read; reached while a long line is coming in.
-const READ_ROOM_MAX: usize = 1024 * 1024;
+/// What is kept for the next lines at most.
+const KEPT_MAX: usize = 1024 * 1024;
 /// The most room that is made because the last long line was as long.
 const USUAL_MAX: usize = 4 * 1024 * 1024;
 /// How much of either end of a line that is over the limit is kept, to find the id in it.
@@ -39,7 +40,6 @@ pub struct LineReader<R> {
     /// The longest line, in bytes.
     limit: usize,
     skipped: Option<Skipped>,
-    room: usize,
     /// The length of the last long line, up to a limit: the next one may well be as long.
     usual: usize,
     ended: bool,
@@ -54,7 +54,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             scanned: 0,
             limit,
             skipped: None,
-            room: READ_ROOM,
             usual: 0,
             ended: false,
             total: 0,
@@ -131,12 +130,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if self.ended {
             return Ok(false);
         }
-        if self.buffer.is_empty() && self.buffer.capacity() > READ_ROOM_MAX {
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
             self.buffer = BytesMut::new();
         }
         self.make_room();
-        let read = self.inner.read_buf(&mut self.buffer).await?;
-        self.room = if read >= self.room { (self.room * 2).min(READ_ROOM_MAX) } else { READ_ROOM };
+        let read = self.inner.read_buf(&mut (&mut self.buffer).limit(READ_ROOM)).await?;
         self.ended = read == 0;
         self.total += read as u64;
         Ok(!self.ended)
@@ -149,7 +147,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if length < READ_ROOM {
             // The place of the last line may be free again.
             if !self.buffer.try_reclaim(self.usual + READ_ROOM) {
-                self.buffer.reserve(self.room);
+                self.buffer.reserve(READ_ROOM);
             }
         } else if self.buffer.capacity() - length < READ_ROOM {
             let rest = (self.usual + READ_ROOM).saturating_sub(length);

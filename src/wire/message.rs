@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Object;
-use super::scan::{self, Keys};
+use super::scan::{self, Keys, Met};
 
 /// A range of bytes within a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct Message {
     pub error: Option<Span>,
     /// Exactly as JSON-RPC 2.0 has it: no member twice, `jsonrpc` there and right, one of result and error.
     pub regular: bool,
+    /// What stands in it, at any depth.
+    pub met: Met,
 }
 
 /// Why a line is no message.
@@ -79,9 +81,9 @@ impl Message {
                     members.note(&line[start..], key, value);
                 });
                 match walked {
-                    Ok(ascii) if ascii || is_text() => {
+                    Ok(met) if met.ascii || is_text() => {
                         let line = line.slice(start..);
-                        return members.message(&line).map_err(|why| (why, line));
+                        return members.message(&line, met).map_err(|why| (why, line));
                     }
                     Err(fault) if is_text() => {
                         return Err((Unreadable::NotJson(fault.to_string()), line.slice(start..)));
@@ -188,7 +190,7 @@ impl Members {
         *place = Some(value);
     }
 
-    fn message(&self, line: &Bytes) -> Result<Message, Unreadable> {
+    fn message(&self, line: &Bytes, met: Met) -> Result<Message, Unreadable> {
         let text = |span: Span| &line[span.range()];
         let not_null = |span: &Span| text(*span) != b"null";
         let kind = match (self.method, self.id) {
@@ -214,6 +216,7 @@ impl Members {
             result: if error.is_some() { None } else { self.result },
             error,
             regular,
+            met,
         })
     }
 }

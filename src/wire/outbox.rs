@@ -15,6 +15,9 @@ const SHARE_FROM: usize = 16 * 1024;
 const CALM: usize = 64;
 /// The most pieces of one vectored write.
 const SLICES: usize = 16;
+/// The most that is written at once: while a pipe is written to it cannot be read, so whoever writes a large message in one
+/// go makes its reader wait for all of it.
+const WRITE_MAX: usize = 128 * 1024;
 
 /// A part of a frame.
 #[derive(Debug, Clone, Copy)]
@@ -334,10 +337,16 @@ impl Outbox {
 
 async fn write_batch(io: &mut (impl AsyncWrite + Unpin), batch: &mut VecDeque<Bytes>) -> io::Result<()> {
     while let Some(first) = batch.front() {
-        let written = if batch.len() == 1 {
-            io.write(first).await?
+        let written = if batch.len() == 1 || first.len() >= WRITE_MAX {
+            io.write(&first[..first.len().min(WRITE_MAX)]).await?
         } else {
-            let slices: Vec<IoSlice<'_>> = batch.iter().take(SLICES).map(|bytes| IoSlice::new(bytes)).collect();
+            let mut room = WRITE_MAX;
+            let slices = batch.iter().take(SLICES).map(|bytes| {
+                let part = &bytes[..bytes.len().min(room)];
+                room -= part.len();
+                IoSlice::new(part)
+            });
+            let slices: Vec<IoSlice<'_>> = slices.collect();
             io.write_vectored(&slices).await?
         };
         if written == 0 && !first.is_empty() {

@@ -1,5 +1,5 @@
-//! Owns the walk over JSON text, one level deep: where the members of an object or the elements of an array stand, and
-//! whether all of the text is JSON. It decodes and builds nothing, so no number, escape or depth can make it fail.
+//! Owns the walk over JSON text, one level deep: where the members of an object or the elements of an array stand, whether
+//! all of the text is JSON, and which of a few words stand in it. It decodes and builds nothing, so no number, escape or depth can make it fail.
 //!
 //! Positions are handed on as values: so they stay in registers, and the walk takes half the time.
 
@@ -30,13 +30,37 @@ pub(crate) enum Keys {
     Loose,
 }
 
+/// What was met on the way, at any depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Met {
+    /// All of the text is ASCII. Where it is not, nobody has looked yet whether it is UTF-8.
+    pub ascii: bool,
+    /// A string, or a key, `resource_link`.
+    pub resource_link: bool,
+    /// One `structuredContent`.
+    pub structured: bool,
+}
+
+impl Met {
+    const NOTHING: Self = Self { ascii: true, resource_link: false, structured: false };
+
+    /// A string of this text, as it is written.
+    #[inline(always)]
+    fn string(&mut self, text: &[u8]) {
+        match text.len() {
+            13 => self.resource_link |= text == b"resource_link",
+            17 => self.structured |= text == b"structuredContent",
+            _ => {}
+        }
+    }
+}
+
 /// Where the walk goes on.
 type At = Result<usize, Fault>;
 
-/// Gives the members of the one object that `text` is to `each`, keys with their quotes. Tells whether all of it is ASCII;
-/// where it is not, nobody has looked yet whether it is UTF-8.
-pub(crate) fn members(text: &[u8], keys: Keys, mut each: impl FnMut(Span, Span)) -> Result<bool, Fault> {
-    let mut ascii = true;
+/// Gives the members of the one object that `text` is to `each`, keys with their quotes.
+pub(crate) fn members(text: &[u8], keys: Keys, mut each: impl FnMut(Span, Span)) -> Result<Met, Fault> {
+    let mut met = Met::NOTHING;
     let start = blank(text, 0);
     if text.get(start) != Some(&b'{') {
         return fault(text, start, "expected `{`");
@@ -48,12 +72,12 @@ pub(crate) fn members(text: &[u8], keys: Keys, mut each: impl FnMut(Span, Span))
             return fault(text, at, "expected a key in quotes");
         }
         at = match keys {
-            Keys::Strict => string(text, at + 1, &mut ascii)?,
-            Keys::Loose => loose_string(text, at + 1, &mut ascii)?,
+            Keys::Strict => string(text, at + 1, &mut met)?,
+            Keys::Loose => loose_string(text, at + 1, &mut met)?,
         };
         let key = Span { start, end: at };
         let start = colon(text, at)?;
-        at = value(text, start, &mut ascii)?;
+        at = value(text, start, &mut met)?;
         each(key, Span { start, end: at });
         at = blank(text, at);
         match text.get(at) {
@@ -66,12 +90,12 @@ pub(crate) fn members(text: &[u8], keys: Keys, mut each: impl FnMut(Span, Span))
         }
     }
     nothing_more(text, at + 1)?;
-    Ok(ascii)
+    Ok(met)
 }
 
-/// Gives the elements of the one array that `text` is to `each`. Tells what [`members`] tells.
-pub(crate) fn elements(text: &[u8], mut each: impl FnMut(Span)) -> Result<bool, Fault> {
-    let mut ascii = true;
+/// Gives the elements of the one array that `text` is to `each`, and tells what [`members`] tells.
+pub(crate) fn elements(text: &[u8], mut each: impl FnMut(Span)) -> Result<Met, Fault> {
+    let mut met = Met::NOTHING;
     let start = blank(text, 0);
     if text.get(start) != Some(&b'[') {
         return fault(text, start, "expected `[`");
@@ -80,7 +104,7 @@ pub(crate) fn elements(text: &[u8], mut each: impl FnMut(Span)) -> Result<bool, 
     if text.get(at) != Some(&b']') {
         loop {
             let start = at;
-            at = value(text, start, &mut ascii)?;
+            at = value(text, start, &mut met)?;
             each(Span { start, end: at });
             at = blank(text, at);
             match text.get(at) {
@@ -91,7 +115,7 @@ pub(crate) fn elements(text: &[u8], mut each: impl FnMut(Span)) -> Result<bool, 
         }
     }
     nothing_more(text, at + 1)?;
-    Ok(ascii)
+    Ok(met)
 }
 
 #[cold]
@@ -165,17 +189,17 @@ impl Open {
 }
 
 /// Over one value, whatever stands in it.
-fn value(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
+fn value(text: &[u8], mut at: usize, met: &mut Met) -> At {
     let mut open = Open::default();
     loop {
         // A value starts here.
         match text.get(at) {
-            Some(b'"') => at = string(text, at + 1, ascii)?,
+            Some(b'"') => at = string(text, at + 1, met)?,
             Some(b'{') => {
                 open.push(true);
                 at = blank(text, at + 1);
                 if text.get(at) != Some(&b'}') {
-                    at = key(text, at, ascii)?;
+                    at = key(text, at, met)?;
                     continue;
                 }
             }
@@ -202,7 +226,7 @@ fn value(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
                 Some(b',') => {
                     at = blank(text, at + 1);
                     if open.in_object() {
-                        at = key(text, at, ascii)?;
+                        at = key(text, at, met)?;
                     }
                     break;
                 }
@@ -220,11 +244,11 @@ fn value(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
 
 /// Over a key and its colon, to the value.
 #[inline(always)]
-fn key(text: &[u8], at: usize, ascii: &mut bool) -> At {
+fn key(text: &[u8], at: usize, met: &mut Met) -> At {
     if text.get(at) != Some(&b'"') {
         return fault(text, at, "expected a key in quotes");
     }
-    let at = string(text, at + 1, ascii)?;
+    let at = string(text, at + 1, met)?;
     colon(text, at)
 }
 
@@ -298,12 +322,14 @@ fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
 
 /// Over the rest of a string, from behind its opening quote to behind the closing one.
 #[inline(always)]
-fn string(text: &[u8], at: usize, ascii: &mut bool) -> At {
-    match near(text, at) {
-        Some(end) if text[end] == b'"' => Ok(end + 1),
-        Some(end) => far(text, end, ascii),
-        None => far(text, at, ascii),
-    }
+fn string(text: &[u8], at: usize, met: &mut Met) -> At {
+    let end = match near(text, at) {
+        Some(end) if text[end] == b'"' => end + 1,
+        Some(end) => far(text, end, met)?,
+        None => far(text, at, met)?,
+    };
+    met.string(&text[at..end - 1]);
+    Ok(end)
 }
 
 /// The first special byte, if it is near.
@@ -320,7 +346,7 @@ fn near(text: &[u8], at: usize) -> Option<usize> {
 
 /// The same as [`string`], for what is not over at once.
 #[inline(never)]
-fn far(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
+fn far(text: &[u8], mut at: usize, met: &mut Met) -> At {
     loop {
         match text.get(at) {
             Some(b'"') => return Ok(at + 1),
@@ -329,11 +355,11 @@ fn far(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
                 // Where there is one escape there are often more.
                 match near(text, at) {
                     Some(end) => at = end,
-                    None => at = plain(text, at, ascii)?,
+                    None => at = plain(text, at, met)?,
                 }
             }
-            Some(0x80..) => at = stretch(text, at, ascii)?,
-            Some(0x20..) => at = plain(text, at, ascii)?,
+            Some(0x80..) => at = stretch(text, at, met)?,
+            Some(0x20..) => at = plain(text, at, met)?,
             _ => return fault(text, at, "expected no control character in a string"),
         }
     }
@@ -341,7 +367,7 @@ fn far(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
 
 /// To the next special byte, or the end.
 #[inline(always)]
-fn plain(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
+fn plain(text: &[u8], mut at: usize, met: &mut Met) -> At {
     let long = at + LONG;
     while let Some(block) = text[at..].first_chunk::<BLOCK>() {
         if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
@@ -349,7 +375,7 @@ fn plain(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
         }
         at += BLOCK;
         if at >= long {
-            return stretch(text, at, ascii);
+            return stretch(text, at, met);
         }
     }
     while text.get(at).is_some_and(|byte| !SPECIAL[usize::from(*byte)]) {
@@ -360,14 +386,14 @@ fn plain(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
 
 /// To the next quote or backslash, or the end.
 #[inline(never)]
-fn stretch(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
+fn stretch(text: &[u8], mut at: usize, met: &mut Met) -> At {
     loop {
         let rest = &text[at..text.len().min(at + STRETCH)];
         let end = memchr::memchr2(b'"', b'\\', rest);
         let plain = &rest[..end.unwrap_or(rest.len())];
         // Signed, bytes that are not ASCII are less than all others.
         if has(plain, |byte| byte.cast_signed() < 0x20) {
-            *ascii = false;
+            met.ascii = false;
             if has(plain, |byte| byte < 0x20) {
                 let control = plain.iter().position(|byte| *byte < 0x20).unwrap_or_default();
                 return fault(text, at + control, "expected no control character in a string");
@@ -394,13 +420,13 @@ fn escape(text: &[u8], at: usize) -> At {
 }
 
 /// The same as [`string`], for a key in which control characters may stand.
-fn loose_string(text: &[u8], mut at: usize, ascii: &mut bool) -> At {
+fn loose_string(text: &[u8], mut at: usize, met: &mut Met) -> At {
     loop {
         match text.get(at) {
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => at = escape(text, at)?,
             Some(byte) => {
-                *ascii &= byte.is_ascii();
+                met.ascii &= byte.is_ascii();
                 at += 1;
             }
             None => return fault(text, at, "expected the end of a key"),

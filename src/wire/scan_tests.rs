@@ -120,8 +120,8 @@ fn told_by_serde(line: &[u8]) -> Told {
 
 fn own_members(text: &str, keys: Keys) -> Option<Pairs> {
     let mut found = Vec::new();
-    let ascii = members(text.as_bytes(), keys, |key, value| found.push((key, value))).ok()?;
-    assert_eq!(ascii, text.is_ascii(), "{text}");
+    let met = members(text.as_bytes(), keys, |key, value| found.push((key, value))).ok()?;
+    assert_eq!(met.ascii, text.is_ascii(), "{text}");
     Some(found)
 }
 
@@ -137,8 +137,8 @@ fn check(text: &str) {
     assert_eq!(own, loose, "values of {text:?}");
     let want = serde_json::from_str::<Vec<&RawValue>>(text).ok();
     let mut found = Vec::new();
-    let own = elements(text.as_bytes(), |value| found.push(value)).ok().map(|ascii| {
-        assert_eq!(ascii, text.is_ascii());
+    let own = elements(text.as_bytes(), |value| found.push(value)).ok().map(|met| {
+        assert_eq!(met.ascii, text.is_ascii());
         found
     });
     assert_eq!(own, want.map(|all| all.iter().map(|part| span(text, part)).collect()), "elements of {text:?}");
@@ -237,6 +237,18 @@ fn depth_has_no_limit() {
         check(&format!("{}1{}", "[".repeat(depth), "]".repeat(depth - 1)));
         check(&format!("{{\"id\":1,\"result\":{}0{}}}", "[{\"a\":".repeat(depth), "}]".repeat(depth)));
         check(&format!("{}1]{}", "[{\"a\":".repeat(depth), "}]".repeat(depth)));
+    }
+}
+
+#[test]
+fn words_are_met_at_any_depth() {
+    let met = |text: &str| members(text.as_bytes(), Keys::Strict, |_, _| {}).map(|met| (met.resource_link, met.structured));
+    let long = "x".repeat(500);
+    assert_eq!(met(r#"{"a":[{"type":"resource_link"}]}"#), Ok((true, false)));
+    assert_eq!(met(&format!(r#"{{"a":"{long}","structuredContent":{{"resource_link":"{long}"}}}}"#)), Ok((true, true)));
+    assert_eq!(met(r#"{"a":[[{"b":{"structuredContent" : 1}}]]}"#), Ok((false, true)));
+    for none in ["resource_lin", "resource_links", "structuredContents", "\"resource_link", "structuredContent\"", ""] {
+        assert_eq!(met(&format!(r#"{{"a":"{none}","{none}":"{long}{none}"}}"#)), Ok((false, false)), "{none}");
     }
 }
 
