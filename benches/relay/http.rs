@@ -1,6 +1,7 @@
 //! Calls over HTTP: an ordinary source (notes, on rmcp) that serves HTTP itself, against the same program behind
 //! `toolrelay serve --http`, as a child on stdio and as it is. One client for all, on one thread, a connection for each
-//! call in flight.
+//! call in flight. Where the source is a child on stdio, what it takes there by itself is told as well: a relay cannot make
+//! it faster than that.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::peer::INITIALIZE;
+use crate::peer::{Call, INITIALIZE, Peer};
 use crate::report::{against, cpu_time, median, quantile, say, table, time};
 use crate::{Bench, Outcome};
 
@@ -168,22 +169,39 @@ struct Figures {
 }
 
 impl Figures {
-    fn row(&self, title: &str, in_flight: usize, to: Option<(&Self, f64)>) -> Vec<String> {
+    /// A round of so many latencies, for which the process took so much time.
+    fn round(&mut self, mut latencies: Vec<Duration>, total: Duration, cpu: Duration) {
+        self.cpu += cpu;
+        self.calls += latencies.len();
+        self.rate.push(latencies.len() as f64 / total.as_secs_f64());
+        self.p50.push(quantile(&mut latencies, 0.5).as_secs_f64());
+        self.p99.push(quantile(&mut latencies, 0.99).as_secs_f64());
+    }
+
+    /// Held against each of the others, with its bar.
+    fn row(&self, title: &str, in_flight: usize, to: &[(&Self, f64)]) -> Vec<String> {
         let seconds = |values: &Vec<f64>| time(Duration::from_secs_f64(median(&mut values.clone())));
         let mut row = vec![title.to_owned(), in_flight.to_string(), seconds(&self.p50), seconds(&self.p99)];
         row.push(format!("{:.0}", median(&mut self.rate.clone())));
         row.push(time(self.cpu / u32::try_from(self.calls.max(1)).unwrap_or(u32::MAX)));
-        row.extend(to.map(|(direct, bar)| {
+        row.extend(to.iter().map(|(direct, bar)| {
             let ratios = self.p50.iter().zip(&direct.p50).map(|(own, other)| own / other);
-            against(median(&mut ratios.collect::<Vec<_>>()), bar, false)
+            against(median(&mut ratios.collect::<Vec<_>>()), *bar, false)
         }));
         row
     }
 }
 
 /// The ways to call, the first of which the others are held against. The last takes the same way with the relay in between.
-const WAYS: [&str; 5] =
-    ["direct", "direct, no sessions", "relayed", "relayed, 2026-07-28", "relayed, source over HTTP"];
+const WAYS: [&str; 5] = [
+    "direct",
+    "direct, no sessions",
+    "relayed, source over stdio",
+    "relayed, 2026-07-28, source over stdio",
+    "relayed, source over HTTP",
+];
+/// Those whose source is a child on stdio.
+const OVER_STDIO: std::ops::Range<usize> = 2..4;
 
 pub fn run(bench: &Bench) -> Outcome<()> {
     say("\nCalls over HTTP, 64 B: an ordinary source (notes, on rmcp), itself and behind the relay");
@@ -222,29 +240,40 @@ async fn compare(bench: &Bench) -> Outcome<()> {
             return Err(format!("no note was added: {added}").into());
         }
     }
+    let mut child = Peer::spawn(&mut Command::new(&program))?;
+    child.greet()?;
+    child.ask(
+        "tools/call",
+        &format!("{{\"name\":\"add_note\",\"arguments\":{{\"title\":\"a note\",\"body\":\"{BODY}\"}}}}"),
+    )?;
+    let mut call = Call::new("get_note", "{\"id\":1}");
     let rounds = if bench.quick { 5 } else { 15 };
     let mut rows = Vec::new();
     for (in_flight, count, bar) in [(1, 1000, 2.0), (64, 6400, 1.5)] {
         let mut figures = WAYS.map(|_| Figures::default());
+        let mut over_stdio = Figures::default();
+        // The first round warms up.
         for round in 0..=rounds {
             for (server, figures) in servers.iter().zip(&mut figures) {
                 let before = cpu_time(server.child.id());
-                let (mut latencies, total) = server.run(in_flight, count).await?;
-                // The first round warms up.
+                let (latencies, total) = server.run(in_flight, count).await?;
                 if round > 0 {
-                    figures.cpu += cpu_time(server.child.id()).saturating_sub(before);
-                    figures.calls += latencies.len();
-                    figures.rate.push(latencies.len() as f64 / total.as_secs_f64());
-                    figures.p50.push(quantile(&mut latencies, 0.5).as_secs_f64());
-                    figures.p99.push(quantile(&mut latencies, 0.99).as_secs_f64());
+                    figures.round(latencies, total, cpu_time(server.child.id()).saturating_sub(before));
                 }
             }
+            let before = cpu_time(child.pid());
+            let run = child.calls(&mut call, in_flight, count, true)?;
+            if round > 0 {
+                over_stdio.round(run.latencies, run.total, cpu_time(child.pid()).saturating_sub(before));
+            }
         }
-        let direct = &figures[0];
         for (at, (own, way)) in figures.iter().zip(WAYS).enumerate() {
-            rows.push(own.row(way, in_flight, (at > 0).then_some((direct, bar))));
+            let to = [(&figures[0], bar), (&over_stdio, bar)];
+            let held = if OVER_STDIO.contains(&at) { 2 } else { at.min(1) };
+            rows.push(own.row(way, in_flight, &to[..held]));
         }
+        rows.push(over_stdio.row("direct, over stdio", in_flight, &[]));
     }
-    table(&["", "in flight", "p50", "p99", "calls/s", "CPU/call", "p50 to direct"], &rows);
+    table(&["", "in flight", "p50", "p99", "calls/s", "CPU/call", "p50 to direct", "to direct over stdio"], &rows);
     Ok(())
 }

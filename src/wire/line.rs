@@ -48,16 +48,7 @@ pub struct LineReader<R> {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(inner: R, limit: usize) -> Self {
-        Self {
-            inner,
-            buffer: BytesMut::new(),
-            scanned: 0,
-            limit,
-            skipped: None,
-            usual: 0,
-            ended: false,
-            total: 0,
-        }
+        Self { inner, buffer: BytesMut::new(), scanned: 0, limit, skipped: None, usual: 0, ended: false, total: 0 }
     }
 
     /// The next line that is already here; `None` when more must be read first.
