@@ -109,7 +109,6 @@ fn value() -> impl Strategy<Value = String> {
 #[test]
 fn results_arrive_byte_for_byte() {
     let relay = RefCell::new(relay(""));
-    // What is no result of a tool at all is given a shape (`tests/faults_results.rs`).
     let checked = cases(150).run(&(value(), value(), any::<bool>()), |(block, more, last)| {
         let (content, more) = (format!("\"content\":[{block}]"), format!("\"x\":{more}"));
         let text = if last { format!("{{{more},{content}}}") } else { format!("{{{content},{more}}}") };
@@ -122,6 +121,32 @@ fn results_arrive_byte_for_byte() {
             let id = reply.raw("id").unwrap();
             prop_assert_eq!(&reply.line, &format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{}}}", id, text));
         }
+        Ok(())
+    });
+    checked.unwrap();
+    relay.into_inner().finish();
+}
+
+/// What is no result of a tool is given the list of contents that it has to have; of what came no byte is lost.
+#[test]
+fn results_of_no_legal_shape_lose_nothing() {
+    let relay = RefCell::new(relay(""));
+    let object = (value(), blank(), value()).prop_map(|(a, blank, b)| {
+        let members = format!("\"a\":{a},\"b\"{blank}:{blank}{b}");
+        (format!("{{{members}}}"), format!(",{members}"))
+    });
+    let other = value().prop_filter("an object", |text| !text.starts_with('{')).prop_map(|text| (text, String::new()));
+    let checked = cases(100).run(&prop_oneof![object, other], |(text, rest)| {
+        let blocks = match &*text {
+            "null" => String::new(),
+            // A text is shown as it is, anything else as its JSON.
+            said if said.starts_with('"') => format!("{{\"type\":\"text\",\"text\":{said}}}"),
+            said => format!("{{\"type\":\"text\",\"text\":{}}}", serde_json::to_string(said).unwrap()),
+        };
+        let mut relay = relay.borrow_mut();
+        let file = relay.place.write("result.json", &text);
+        let reply = relay.call_direct("fix__raw", json!({"result_file": file}));
+        prop_assert_eq!(reply.raw("result").unwrap(), format!("{{\"content\":[{}]{}}}", blocks, rest));
         Ok(())
     });
     checked.unwrap();
