@@ -70,6 +70,8 @@ pub enum State {
         pid: Option<u32>,
         version: String,
         note: Option<String>,
+        /// It may have tools that are not known.
+        lacks_tools: bool,
         /// Its list was read since it started: until then what is known of its tools is what it had before.
         listed: bool,
     },

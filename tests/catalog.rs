@@ -84,6 +84,25 @@ fn eager_waits_once_for_a_source_that_does_not_answer() {
     relay.finish();
 }
 
+/// A list of prompts that never comes kept all tools away, and nothing said what was missing.
+#[test]
+fn tools_do_not_wait_for_what_there_is_besides() {
+    let flags = ["--tools", "a", "--prompts", "p", "--drop", "prompts/list"];
+    let sources = [source("slow", &flags, "start_timeout_secs = 50"), source("gone", &flags, "start_timeout_secs = 2")];
+    let mut relay = Relay::greeted("", &sources);
+    for id in ["slow", "gone"] {
+        let opened = relay.call_direct("enable_toolset", json!({"toolset": id})).structured();
+        assert_eq!(opened["tools"][0]["tool"], "a", "{opened}");
+    }
+    assert!(relay.status("slow")["reason"].as_str().unwrap().contains("besides tools is still being read"));
+    eventually("it is told what is missing", || {
+        let line = relay.status("gone");
+        assert_eq!(line["status"], "ready", "{line}");
+        line["reason"].as_str().unwrap().contains("`prompts/list` could not be read: it did not answer")
+    });
+    relay.finish();
+}
+
 #[test]
 fn the_menu_stays_small() {
     let long = "summary = \"Repositories, \\\"pull requests\\\", issues, Ünïcödé and code search for the app's workspace, at length.\"";

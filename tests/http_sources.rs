@@ -89,6 +89,10 @@ fn a_modern_source_is_told_in_headers_what_a_body_says() {
     // The list is read first, so that its wishes are known.
     assert!(relay.call_direct("find_tools", json!({"query": "échos", "source": "web"})).structured()["total"] == 1);
     assert_eq!(relay.call("web", "échos", arguments.clone()).structured(), arguments);
+    // A tool that may not be used is told with the reason.
+    assert_eq!(relay.status("web")["withheld"], 1);
+    let (_, text) = relay.call("web", "bad", json!({})).failure();
+    assert!(text.contains("x-mcp-header"), "{text}");
     relay.finish();
     let calls = web.posts(CALLED);
     let [call] = &calls[..] else { panic!("{calls:?}") };

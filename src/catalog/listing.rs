@@ -107,8 +107,19 @@ enum Layout {
 impl Listing {
     /// Sorts and checks what a source listed. Of tools that share a name the first in byte order is kept.
     pub fn new(raw_tools: impl IntoIterator<Item = Box<str>>, note: ServerNote, incomplete: Option<String>) -> Self {
+        Self::beside(Vec::new(), raw_tools, note, incomplete)
+    }
+
+    /// The same, beside tools that were rejected already.
+    pub fn beside(
+        mut rejected: Vec<Rejected>,
+        raw_tools: impl IntoIterator<Item = Box<str>>,
+        note: ServerNote,
+        incomplete: Option<String>,
+    ) -> Self {
         let raw_tools: Vec<_> = raw_tools.into_iter().collect();
-        let (tools, rejected) = sorted(raw_tools.iter().map(AsRef::as_ref));
+        let (tools, unusable) = sorted(raw_tools.iter().map(AsRef::as_ref));
+        rejected.extend(unusable);
         Self::sealed(tools, rejected, note, incomplete)
     }
 

@@ -195,7 +195,9 @@ impl SourceLine {
                 kept("unreachable", Some(error.message.clone()), Some(hint).filter(|hint| !hint.is_empty()), true)
             }
             // A list that may lack tools must not take them out of the lock.
-            (Some(Ok(())), State::Ready { note: Some(note), .. }) => kept("incomplete", Some(note.clone()), None, true),
+            (Some(Ok(())), State::Ready { note, lacks_tools: true, .. }) => {
+                kept("incomplete", note.clone(), None, true)
+            }
             (Some(Ok(())), _) => kept("listed", None, None, false),
             (None, _) => {
                 let failed = is_named || matches!(state, State::Misconfigured { .. });

@@ -14,12 +14,12 @@ use super::instances::{Place, Role};
 use super::link::Link;
 use super::origin::Origin;
 use super::ready::{Due, LIST_GAP, Ready};
+use super::relist::{self, Read};
 use super::run::Gone;
 use super::start::{self, Started};
 use super::waiting::Waiting;
-use super::{Ask, SourceEvent, State, Status, Surroundings, relist};
+use super::{Ask, SourceEvent, State, Status, Surroundings};
 use crate::call::{Call, CallError, ErrorKind};
-use crate::catalog::Listing;
 use crate::config::{EraChoice, SourceConfig};
 use crate::protocol::Era;
 
@@ -39,7 +39,7 @@ enum Inner {
     Started(u64, Result<Box<Started>, CallError>),
     Gone(u64, Gone),
     ListChanged(u64),
-    Listed(u64, Result<Box<Listing>, CallError>),
+    Listed(u64, Result<Box<Read>, CallError>),
 }
 
 enum Phase {
@@ -399,21 +399,21 @@ impl Actor {
             return;
         }
         let (link, note, start_timeout) = (ready.link.clone(), ready.note.clone(), self.config.start_timeout);
-        let (inner, generation) = (self.inner.clone(), self.generation);
+        let (inner, generation, soon) = (self.inner.clone(), self.generation, self.digest.is_none());
         self.around.tracker.spawn(async move {
-            let listing = relist::list(&link, note, start_timeout).await.map(Box::new);
-            let _ = inner.send(Inner::Listed(generation, listing)).await;
+            let tell = async |read| drop(inner.send(Inner::Listed(generation, read)).await);
+            relist::read(&link, note, start_timeout, soon, tell).await;
         });
     }
 
-    async fn listed(&mut self, listing: Result<Box<Listing>, CallError>) {
+    async fn listed(&mut self, read: Result<Box<Read>, CallError>) {
         let Phase::Ready(ready) = &mut self.phase else { return };
-        ready.listing = false;
-        let outcome = match listing {
-            Ok(listing) => {
-                let changed = self.digest.as_ref() != Some(&listing.digest);
-                ready.listed(&listing, changed);
+        let outcome = match read {
+            Ok(read) => {
+                let changed = self.digest.as_ref() != Some(&read.listing.digest);
+                ready.listed(&read, changed);
                 if changed {
+                    let listing = Box::new(read.listing);
                     self.digest = Some(listing.digest.clone());
                     let (seen, in_force) = oneshot::channel();
                     let (source, edition) = (self.config.id.clone(), self.around.edition);
@@ -431,7 +431,7 @@ impl Actor {
                 return self.failed(error);
             }
             Err(error) => {
-                ready.oddity = Some(format!("{}; the last good list is kept", error.message));
+                ready.not_listed(&error);
                 Err(error)
             }
         };

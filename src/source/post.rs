@@ -15,7 +15,6 @@ use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::{SESSION_ID, Session};
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::ServerNote;
 use crate::protocol::Era;
 use crate::wire::sse::SseReader;
 use crate::wire::{Kind, Message};
@@ -134,7 +133,7 @@ impl Connection {
                     repeated = true;
                     // What the tools want in headers may have changed: this reads it anew.
                     self.link.list_changed.notify_one();
-                    let _ = relist::list(&self.link, ServerNote::default(), RELIST).await;
+                    let _ = relist::tools(&self.link, RELIST).await;
                 }
                 Outcome::Later(after, error) => {
                     let wait = after.unwrap_or(WAIT * (1 << waits));

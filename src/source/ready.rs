@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use super::State;
 use super::handshake::Greeting;
 use super::link::Link;
-use crate::catalog::{Listing, ServerNote};
+use super::relist::Read;
+use crate::call::CallError;
+use crate::catalog::ServerNote;
 
 /// At least this long between two listings.
 pub const LIST_GAP: Duration = Duration::from_secs(1);
@@ -24,8 +26,10 @@ pub struct Ready {
     since: Instant,
     pid: Option<u32>,
     version: String,
-    /// What is odd about its list, if anything.
-    pub oddity: Option<String>,
+    /// What is odd about its lists, if anything.
+    oddity: Option<String>,
+    /// It may have tools that are not in its list.
+    lacks_tools: bool,
     /// A listing is being read.
     pub listing: bool,
     /// It must be listed again.
@@ -56,6 +60,7 @@ impl Ready {
             pid,
             version: greeting.version,
             oddity: None,
+            lacks_tools: false,
             listing: false,
             dirty: lists,
             listed_at: None,
@@ -66,8 +71,13 @@ impl Ready {
     }
 
     pub fn state(&self) -> State {
-        let listed = self.listed_at.is_some();
-        State::Ready { pid: self.pid, version: self.version.clone(), note: self.oddity.clone(), listed }
+        State::Ready {
+            pid: self.pid,
+            version: self.version.clone(),
+            note: self.oddity.clone(),
+            lacks_tools: self.lacks_tools,
+            listed: self.listed_at.is_some(),
+        }
     }
 
     pub fn uptime(&self) -> Duration {
@@ -92,11 +102,21 @@ impl Ready {
         true
     }
 
-    /// Takes note of a listing; while nothing changes, the looks become rarer.
-    pub fn listed(&mut self, listing: &Listing, changed: bool) {
+    /// Takes note of what was read; while nothing changes, the looks become rarer.
+    pub fn listed(&mut self, read: &Read, changed: bool) {
         self.listed_at = Some(Instant::now());
-        self.oddity = listing.incomplete.clone();
+        self.listing = read.more;
+        self.lacks_tools = read.listing.incomplete.is_some();
+        let told: Vec<_> = [&read.listing.incomplete, &read.lacks].into_iter().flatten().cloned().collect();
+        self.oddity = (!told.is_empty()).then(|| told.join("; "));
         self.look_after = if changed { LOOK_FIRST } else { (self.look_after * 2).min(LOOK_MAX) };
+    }
+
+    /// Its list could not be read again.
+    pub fn not_listed(&mut self, error: &CallError) {
+        self.listing = false;
+        self.lacks_tools = true;
+        self.oddity = Some(format!("{}; the last good list is kept", error.message));
     }
 
     /// What is due at `now`.

@@ -1,6 +1,7 @@
 //! Owns the reading of a source's whole lists, page by page: tools, and what it offers besides.
 //! It does not judge or name anything.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::offer::{self, CacheHint, Item, items};
-use crate::catalog::{Listing, ServerNote};
+use crate::catalog::{Listing, Rejected, ServerNote};
 use crate::protocol::{self, Era};
 use crate::wire::{Object, quoted};
 
@@ -21,6 +22,8 @@ const ITEMS_MAX: usize = 100_000;
 const EMPTY_PAGES_MAX: usize = 20;
 /// How long one page may take, if the source's start may not take less.
 const PAGE_TIME: Duration = Duration::from_secs(60);
+/// How long the tools wait for what there is besides.
+const SOON: Duration = Duration::from_secs(1);
 
 /// One of a source's lists.
 #[derive(Clone, Copy)]
@@ -38,6 +41,8 @@ const SKILLS: List = List { method: "skills/list", items: "skills" };
 
 struct Page {
     items: Vec<Box<str>>,
+    /// What must not be used of it.
+    rejected: Vec<Rejected>,
     next: Option<String>,
     hint: Option<CacheHint>,
 }
@@ -45,42 +50,105 @@ struct Page {
 /// All pages of a list.
 struct Whole {
     items: Vec<Box<str>>,
+    rejected: Vec<Rejected>,
     /// Why it may lack some.
     incomplete: Option<String>,
     /// What all pages say of how long it holds.
     hint: Option<CacheHint>,
 }
 
-/// Reads all pages. What was read before a failure on a later page is kept and marked incomplete.
-pub async fn list(link: &Link, mut note: ServerNote, start_timeout: Duration) -> Result<Listing, CallError> {
-    let limit = start_timeout.min(PAGE_TIME);
-    let tools = whole(link, TOOLS, limit).await?;
-    if note.offer.abilities.prompts {
-        note.offer.prompts = besides(link, PROMPTS, "name", limit).await.0;
-    }
-    if note.offer.abilities.resources {
-        note.offer.resources = besides(link, RESOURCES, "uri", limit).await.0;
-        note.offer.templates = besides(link, TEMPLATES, "uriTemplate", limit).await.0;
-    }
-    if note.offer.abilities.skills().is_some() {
-        (note.offer.skills, note.offer.skills_hint) = besides(link, SKILLS, "uri", limit).await;
-    }
-    Ok(Listing::new(tools.items, note, tools.incomplete))
+/// What was read.
+pub struct Read {
+    pub listing: Listing,
+    /// What it has besides tools and could not be read, and why.
+    pub lacks: Option<String>,
+    /// The rest is still being read.
+    pub more: bool,
 }
 
-/// A list besides the tools: without it the source is still of use.
-async fn besides(link: &Link, list: List, key: &str, limit: Duration) -> (Vec<Item>, Option<CacheHint>) {
+/// Reads all lists, and gives them to `tell` together; or, where `soon` asks for it and the others are long in coming, the
+/// tools first. Without the others a source is still of use.
+pub async fn read<T: Future<Output = ()>>(
+    link: &Link,
+    note: ServerNote,
+    start_timeout: Duration,
+    soon: bool,
+    tell: impl Fn(Result<Box<Read>, CallError>) -> T,
+) {
+    let limit = start_timeout.min(PAGE_TIME);
+    let Whole { items: tools, rejected, incomplete, .. } = match whole(link, TOOLS, limit).await {
+        Ok(tools) => tools,
+        Err(error) => return tell(Err(error)).await,
+    };
+    let rest = besides(link, note.clone(), limit);
+    tokio::pin!(rest);
+    let (note, lacks) = tokio::select! {
+        biased;
+        done = &mut rest => done,
+        () = tokio::time::sleep(SOON), if soon => {
+            let lacks = Some("what it has besides tools is still being read".to_owned());
+            let listing = Listing::beside(rejected.clone(), tools.iter().cloned(), note, incomplete.clone());
+            tell(Ok(Box::new(Read { listing, lacks, more: true }))).await;
+            rest.await
+        }
+    };
+    let listing = Listing::beside(rejected, tools, note, incomplete);
+    tell(Ok(Box::new(Read { listing, lacks, more: false }))).await;
+}
+
+/// Reads the tools alone, for what else depends on them.
+pub async fn tools(link: &Link, limit: Duration) -> Result<(), CallError> {
+    whole(link, TOOLS, limit).await.map(drop)
+}
+
+/// Fills in what there is besides the tools, and tells what could not be read.
+async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerNote, Option<String>) {
+    let offer = &mut note.offer;
+    let (has_prompts, has_resources) = (offer.abilities.prompts, offer.abilities.resources);
+    let has_skills = offer.abilities.skills().is_some();
+    let (prompts, resources, templates, skills) = futures::join!(
+        offered(link, PROMPTS, "name", has_prompts, limit),
+        offered(link, RESOURCES, "uri", has_resources, limit),
+        offered(link, TEMPLATES, "uriTemplate", has_resources, limit),
+        offered(link, SKILLS, "uri", has_skills, limit),
+    );
+    let lacks: Vec<_> =
+        [&prompts, &resources, &templates, &skills].into_iter().filter_map(|it| it.lacks.clone()).collect();
+    (offer.prompts, offer.resources, offer.templates) = (prompts.items, resources.items, templates.items);
+    (offer.skills, offer.skills_hint) = (skills.items, skills.hint);
+    (note, (!lacks.is_empty()).then(|| lacks.join("; ")))
+}
+
+/// A list besides the tools.
+#[derive(Default)]
+struct Offered {
+    items: Vec<Item>,
+    hint: Option<CacheHint>,
+    /// Why it could not be read.
+    lacks: Option<String>,
+}
+
+async fn offered(link: &Link, list: List, key: &str, has: bool, limit: Duration) -> Offered {
+    if !has {
+        return Offered::default();
+    }
     match whole(link, list, limit).await {
-        Ok(whole) => (items(whole.items.iter().map(|raw| &**raw), key), whole.hint),
+        Ok(whole) => {
+            let items = items(whole.items.iter().map(|raw| &**raw), key);
+            Offered { items, hint: whole.hint, lacks: None }
+        }
         Err(error) => {
-            tracing::debug!(source = link.source, method = list.method, why = %error.message, "list not read");
-            (Vec::new(), None)
+            let own = format!("source `{}`: ", link.source);
+            let why = error.message.strip_prefix(&own).unwrap_or(&error.message);
+            tracing::warn!(source = link.source, method = list.method, why, "list not read");
+            Offered { lacks: Some(format!("`{}` could not be read: {why}", list.method)), ..Offered::default() }
         }
     }
 }
 
+/// All pages of a list. What was read before a failure on a later page is kept and marked incomplete.
 async fn whole(link: &Link, list: List, limit: Duration) -> Result<Whole, CallError> {
-    let mut found = Vec::new();
+    let (mut found, mut rejected) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut empty = 0;
@@ -95,8 +163,9 @@ async fn whole(link: &Link, list: List, limit: Duration) -> Result<Whole, CallEr
             Err(error) => return Err(error),
         };
         hint = if number == 1 { page.hint } else { page.hint.and_then(|of_page| hint.map(|hint| of_page.and(hint))) };
-        empty = if page.items.is_empty() { empty + 1 } else { 0 };
+        empty = if page.items.is_empty() && page.rejected.is_empty() { empty + 1 } else { 0 };
         found.extend(page.items);
+        rejected.extend(page.rejected);
         let Some(next) = page.next else { break };
         let why = if !seen.insert(next.clone()) {
             "the same cursor came twice"
@@ -112,7 +181,7 @@ async fn whole(link: &Link, list: List, limit: Duration) -> Result<Whole, CallEr
     if let Some(why) = &incomplete {
         tracing::warn!(source = link.source, why, "list incomplete");
     }
-    Ok(Whole { items: found, incomplete, hint })
+    Ok(Whole { items: found, rejected, incomplete, hint })
 }
 
 async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
@@ -147,7 +216,7 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
             list.method == TOOLS.method && cursor.is_none() && !link.declares_tools.load(Ordering::Relaxed);
         if may_refuse || code == protocol::METHOD_NOT_FOUND.to_string() {
             // A source without tools is a source all the same.
-            return Ok(Page { items: Vec::new(), next: None, hint: None });
+            return Ok(Page { items: Vec::new(), rejected: Vec::new(), next: None, hint: None });
         }
         let text = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
         let text = crate::redact::one_line(&crate::redact::mask(&text, &[]), 200);
@@ -159,26 +228,29 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
     let Some(mut items) = items else {
         return Err(failed(link, format!("its answer to `{method}` has no list of {}", list.items)));
     };
+    let mut rejected = Vec::new();
     if method == TOOLS.method && link.era() == Era::Modern && link.is_over_http() {
-        items.retain(|tool| has_usable_headers(link, tool.get()));
+        items.retain(|tool| match unusable_headers(tool.get()) {
+            Some(tool) => {
+                rejected.push(tool);
+                false
+            }
+            None => true,
+        });
     }
     let next = result.as_ref().and_then(|result| result.string("nextCursor").map(|next| next.into_owned()));
     let hint = result.as_ref().and_then(|result| {
         let ttl_ms = result.get("ttlMs")?.parse().ok()?;
         Some(CacheHint { ttl_ms, public: result.string("cacheScope").as_deref() == Some("public") })
     });
-    Ok(Page { items: items.iter().map(|tool| tool.get().into()).collect(), next, hint })
+    Ok(Page { items: items.iter().map(|tool| tool.get().into()).collect(), rejected, next, hint })
 }
 
 /// A tool that asks for headers in an invalid way must not be used over HTTP (SEP-2243).
-fn has_usable_headers(link: &Link, tool: &str) -> bool {
-    let Some(tool) = Object::parse(tool) else { return true };
-    let wrong = tool.get("inputSchema").and_then(|schema| headers::wanted(schema).err());
-    if let Some(why) = &wrong {
-        let name = tool.string("name").unwrap_or_default();
-        tracing::warn!(source = link.source, tool = &*name, why, "tool left out");
-    }
-    wrong.is_none()
+fn unusable_headers(tool: &str) -> Option<Rejected> {
+    let tool = Object::parse(tool)?;
+    let reason = headers::wanted(tool.get("inputSchema")?).err()?;
+    Some(Rejected { name: tool.string("name").map(Cow::into_owned), reason })
 }
 
 fn failed(link: &Link, why: String) -> CallError {
