@@ -1,5 +1,10 @@
-//! Owns the masking of secrets in text that was written by a source and is about to be shown.
-//! It does not decide what is shown.
+//! Owns the masking of secrets in text that was written by a source and is about to be shown, in whatever common encoding
+//! they stand there. It does not decide what is shown.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 /// What stands in place of a secret.
 const MASK: &str = "***";
@@ -31,6 +36,52 @@ const TOKEN_MIN: usize = 8;
 /// Words after which a value is a credential: `Bearer x`, `token=x`, `api_key: x`.
 const INTRODUCERS: &[&str] =
     &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
+
+/// The values in every form in which programs tend to show them: as they are, percent-encoded, in hex and base64 (also as
+/// part of a longer text), and as in a JSON string. The longest first.
+pub fn forms(secrets: Vec<String>) -> Vec<String> {
+    let mut forms: Vec<String> =
+        secrets.iter().filter(|secret| secret.len() >= SECRET_MIN).flat_map(|secret| encodings(secret)).collect();
+    forms.extend(secrets);
+    forms.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms
+}
+
+fn encodings(secret: &str) -> Vec<String> {
+    let hex = secret.bytes().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    let percent = |space: &str, upper: bool| {
+        secret.bytes().fold(String::new(), |mut out, byte| {
+            let _ = match byte {
+                b' ' => out.write_str(space),
+                _ if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) => out.write_char(byte.into()),
+                _ if upper => write!(out, "%{byte:02X}"),
+                _ => write!(out, "%{byte:02x}"),
+            };
+            out
+        })
+    };
+    let quoted = crate::wire::quoted(secret);
+    let mut forms = vec![
+        hex.to_ascii_uppercase(),
+        hex,
+        percent("%20", true),
+        percent("%20", false),
+        percent("+", true),
+        quoted[1..quoted.len() - 1].to_owned(),
+    ];
+    // Within a longer text it may begin at any of three places in a group; what depends on its neighbours is left out.
+    for before in 0..3 {
+        let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
+        let text = STANDARD_NO_PAD.encode(&bytes);
+        let own = &text[(before * 8).div_ceil(6)..bytes.len() * 8 / 6];
+        forms.extend([own.to_owned(), own.replace('+', "-").replace('/', "_")]);
+    }
+    forms
+}
 
 /// `text` with every secret masked: the given values, well-known token formats, and what follows words such as `Bearer`.
 pub fn mask(text: &str, secrets: &[String]) -> String {
@@ -127,6 +178,34 @@ mod tests {
             "Cannot find module '/usr/lib/task-runner/index.js'",
         );
         check("naïve ✓ text", "naïve ✓ text");
+    }
+
+    #[test]
+    fn encoded_secrets_are_masked() {
+        let secret = "p\u{e4}ss+w/or d\"7";
+        let secrets = forms(vec![secret.to_owned()]);
+        let base64 = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
+        let hex = |upper: bool| {
+            let digits = |byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
+            secret.bytes().map(digits).collect::<String>()
+        };
+        for shown in [
+            secret.to_owned(),
+            "p%C3%A4ss%2Bw%2For%20d%227".to_owned(),
+            "p%c3%a4ss%2bw%2for%20d%227".to_owned(),
+            "p%C3%A4ss%2Bw%2For+d%227".to_owned(),
+            r#"p\u{e4}ss+w/or d\"7"#.replace("\\u{e4}", "\u{e4}"),
+            hex(false),
+            hex(true),
+        ] {
+            assert_eq!(mask(&format!("<{shown}>"), &secrets), "<***>", "{shown}");
+        }
+        for around in ["", "u", "me:", "user:"] {
+            let shown = base64(format!("{around}{secret}{around}"));
+            let masked = mask(&shown, &secrets);
+            assert!(masked.contains("***"), "{shown} {masked}");
+        }
+        assert_eq!(forms(vec!["abc".to_owned()]), ["abc"]);
     }
 
     #[test]

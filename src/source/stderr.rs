@@ -34,7 +34,7 @@ pub struct StderrTail {
 
 impl StderrTail {
     pub fn new(secrets: Vec<String>) -> Self {
-        Self { lines: Arc::default(), secrets: Arc::new(secrets), written: Arc::default() }
+        Self { lines: Arc::default(), secrets: Arc::new(redact::forms(secrets)), written: Arc::default() }
     }
 
     /// Reads to the end of the stream, whatever is written and however much.
