@@ -12,12 +12,12 @@
 
 pub mod grant;
 mod offered;
+mod spelling;
 
 use std::collections::BTreeMap;
 
-use wildmatch::WildMatch;
-
 use crate::config::{ToolOverride, ToolRules};
+use offered::Glob;
 pub use offered::Offered;
 
 /// Verbs that do not change anything.
@@ -87,8 +87,8 @@ pub enum Verdict {
 #[derive(Debug, Clone)]
 pub struct Policy {
     read_only: bool,
-    allow: Vec<WildMatch>,
-    deny: Vec<(String, WildMatch)>,
+    allow: Vec<Glob>,
+    deny: Vec<Glob>,
     tools: BTreeMap<String, ToolOverride>,
 }
 
@@ -96,8 +96,8 @@ impl Policy {
     pub fn new(rules: &ToolRules) -> Self {
         Self {
             read_only: rules.read_only,
-            allow: rules.allow.iter().map(|glob| WildMatch::new(glob)).collect(),
-            deny: rules.deny.iter().map(|glob| (glob.clone(), WildMatch::new(glob))).collect(),
+            allow: rules.allow.iter().map(|glob| Glob::new(glob)).collect(),
+            deny: rules.deny.iter().map(|glob| Glob::new(glob)).collect(),
             tools: rules.tools.clone(),
         }
     }
@@ -118,26 +118,25 @@ impl Policy {
     /// Judges a tool of which only the name is known, because its source does not list it. A source may take such a name
     /// in another letter case than the one that is denied, so the case does not count against `deny`.
     pub fn judge_name(&self, name: &str) -> Verdict {
-        let denied = self.deny.iter().find(|(glob, _)| WildMatch::new_case_insensitive(glob).matches(name));
-        if let Some((glob, _)) = denied {
-            return Verdict::Withheld { reason: format!("denied by `deny = [{glob:?}]`") };
+        if let Some(glob) = self.deny.iter().find(|glob| glob.matches_any_case(name)) {
+            return Verdict::Withheld { reason: denied(glob) };
         }
         self.judge(&ToolFacts { name, read_only_hint: None, destructive_hint: None })
     }
 
     /// Why a prompt or a resource is withheld, if it is: the same globs, over its name or its URI.
     pub fn refusal_of(&self, offered: Offered<'_>) -> Option<String> {
-        if let Some((glob, _)) = self.deny.iter().find(|(glob, _)| offered.is_denied_by(glob)) {
-            return Some(format!("denied by `deny = [{glob:?}]`"));
+        let judged = offered.judged();
+        if let Some(glob) = self.deny.iter().find(|glob| judged.is_denied_by(glob)) {
+            return Some(denied(glob));
         }
-        let is_allowed = |name: &str| self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(name));
-        let all = offered.spellings().iter().all(|spelling| is_allowed(spelling));
-        (!all).then(|| "not in `allow`".to_owned())
+        let is_allowed = self.allow.is_empty() || judged.is_allowed_by(self.allow.iter());
+        (!is_allowed).then(|| "not in `allow`".to_owned())
     }
 
     fn refusal(&self, name: &str) -> Option<String> {
-        if let Some((glob, _)) = self.deny.iter().find(|(_, glob)| glob.matches(name)) {
-            return Some(format!("denied by `deny = [{glob:?}]`"));
+        if let Some(glob) = self.deny.iter().find(|glob| glob.matches(name)) {
+            return Some(denied(glob));
         }
         let is_allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(name));
         (!is_allowed).then(|| "not in `allow`".to_owned())
@@ -154,6 +153,10 @@ impl Policy {
             (None, _) => (reads_by_name(facts.name), " as far as its name tells"),
         }
     }
+}
+
+fn denied(glob: &Glob) -> String {
+    format!("denied by `deny = [{:?}]`", glob.written())
 }
 
 /// Whether a tool's name alone says that it only reads; see the module's text.

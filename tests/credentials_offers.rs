@@ -213,3 +213,49 @@ fn a_sources_own_rules_hold_for_prompts_and_resources() {
     assert!(listed(&mut relay, "resources/list", "resources").is_empty());
     relay.finish();
 }
+
+/// `file://localhost/secret/b` and a tab within `secret` were read from a source that withholds `file:///secret/*`.
+#[test]
+fn no_spelling_of_a_uri_gets_past_the_rules() {
+    let place = Place::new();
+    for (rules, uris) in [
+        (
+            "deny = [\"file:///secret/*\", \"http://h.example/sec/*\"]",
+            &[
+                "file://localhost/secret/b",
+                "file:/secret/b",
+                "file:secret/b",
+                "file:///sec\tret/b",
+                "http://h.example:80/sec/a",
+                "http://u@h.example/sec/a",
+                "http://h.example./sec/a",
+                "http:/h.example/sec/a",
+                "http:\\\\h.example\\sec\\a",
+                "http://h%2Eexample/sec/a",
+            ][..],
+        ),
+        (
+            "allow = [\"file:///open/*\"]",
+            &[
+                "file:///open/.\t./secret/b",
+                "file:///open/.\n./secret/b",
+                "file:///open/..\t/secret",
+                "file:///open/%2e.\t/secret",
+            ],
+        ),
+    ] {
+        let mut relay = Relay::greeted_in(&place, "", &[place.journaled("notes", &FLAGS, rules)]);
+        eventually("the source is listed", || {
+            relay.request("resources/read", json!({"uri": "toolrelay://notes/file:///open/a"})).raw("result").is_some()
+        });
+        let before = sent(&place);
+        for uri in uris {
+            for uri in [(*uri).to_owned(), format!("toolrelay://notes/{uri}")] {
+                let refused = relay.request("resources/read", json!({"uri": uri}));
+                assert!(refused.line.contains("is withheld"), "{uri:?} {}", refused.line);
+            }
+        }
+        assert_eq!(sent(&place), before);
+        relay.finish();
+    }
+}

@@ -3,7 +3,7 @@
 
 use wildmatch::WildMatch;
 
-use super::Offered;
+use super::{Glob, Offered};
 use crate::config::Grant;
 use crate::name::SourceId;
 
@@ -11,28 +11,18 @@ use crate::name::SourceId;
 #[derive(Debug, Clone)]
 struct PairGlob {
     written: String,
-    /// What of it is about names.
-    name: String,
     source: WildMatch,
-    tool: WildMatch,
-    /// For names that a source does not list, and may take in another letter case.
-    tool_in_any_case: WildMatch,
+    name: Glob,
 }
 
 impl PairGlob {
     fn new(written: &str) -> Self {
-        let (source, tool) = written.split_once('/').unwrap_or((written, "*"));
-        Self {
-            written: written.to_owned(),
-            name: tool.to_owned(),
-            source: WildMatch::new(source),
-            tool: WildMatch::new(tool),
-            tool_in_any_case: WildMatch::new_case_insensitive(tool),
-        }
+        let (source, name) = written.split_once('/').unwrap_or((written, "*"));
+        Self { written: written.to_owned(), source: WildMatch::new(source), name: Glob::new(name) }
     }
 
     fn matches(&self, source: &str, tool: &str) -> bool {
-        self.source.matches(source) && self.tool.matches(tool)
+        self.source.matches(source) && self.name.matches(tool)
     }
 }
 
@@ -86,7 +76,7 @@ impl Granted {
 
     /// Why a tool that its source does not list is withheld. The letter case does not count against `deny`.
     pub fn refusal_unlisted(&self, source: &str, tool: &str, read_only: bool) -> Option<String> {
-        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && glob.tool_in_any_case.matches(tool);
+        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && glob.name.matches_any_case(tool);
         let denied = self.deny.iter().find(is_denied);
         denied.map(|glob| self.denied(glob)).or_else(|| self.beyond(source, tool, read_only))
     }
@@ -98,20 +88,28 @@ impl Granted {
 
     /// Why a prompt or a resource is withheld, if it is, whether the source lists it or not.
     pub fn refusal_of(&self, source: &str, offered: Offered<'_>) -> Option<String> {
-        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && offered.is_denied_by(&glob.name);
-        let denied = self.deny.iter().find(is_denied);
-        let beyond = || offered.spellings().iter().find_map(|spelling| self.beyond(source, spelling, true));
-        denied.map(|glob| self.denied(glob)).or_else(beyond)
+        let judged = offered.judged();
+        let is_denied = |glob: &&PairGlob| glob.source.matches(source) && judged.is_denied_by(&glob.name);
+        if let Some(glob) = self.deny.iter().find(is_denied) {
+            return Some(self.denied(glob));
+        }
+        let allow = self.allow.iter().filter(|glob| glob.source.matches(source)).map(|glob| &glob.name);
+        let is_allowed = self.allow.is_empty() || judged.is_allowed_by(allow);
+        (!is_allowed).then(|| self.not_allowed())
     }
 
     fn denied(&self, glob: &PairGlob) -> String {
         format!("denied by `deny = [{:?}]` of credential `{}`", glob.written, self.credential)
     }
 
+    fn not_allowed(&self) -> String {
+        format!("not in `allow` of credential `{}`", self.credential)
+    }
+
     fn beyond(&self, source: &str, tool: &str, read_only: bool) -> Option<String> {
         let is_allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.matches(source, tool));
         if !is_allowed {
-            return Some(format!("not in `allow` of credential `{}`", self.credential));
+            return Some(self.not_allowed());
         }
         (self.read_only && !read_only)
             .then(|| format!("a write tool, and credential `{}` is read_only", self.credential))

@@ -1,9 +1,9 @@
-//! Owns under which spellings prompts and resources are judged, so that no other spelling of a URI slips past a glob.
-//! It does not know whose the globs are.
-
-use std::borrow::Cow;
+//! Owns how prompts and resources are held against globs, so that no other spelling of a URI slips past one.
+//! It does not know whose the globs are, and which spellings there are `spelling` says.
 
 use wildmatch::WildMatch;
+
+use super::spelling;
 
 /// What a source offers besides tools, by its own name for it. Reading it changes nothing, so `read_only` is not about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,120 +14,226 @@ pub enum Offered<'a> {
 }
 
 impl<'a> Offered<'a> {
-    /// All spellings that the rules have to let pass: a source may take any of them for the same.
-    pub fn spellings(self) -> Vec<Cow<'a, str>> {
+    /// It, ready to be held against globs.
+    pub fn judged(self) -> Judged<'a> {
         match self {
-            Self::Prompt(name) => vec![name.into()],
+            Self::Prompt(name) => Judged { name, is_listed: true, others: Vec::new(), careless: Vec::new() },
             Self::Resource(uri) => {
-                let mut all = vec![Cow::Borrowed(uri)];
-                for is_path in [false, true] {
-                    let plain = plain(uri, is_path);
-                    if !all.iter().any(|known| *known == plain) {
-                        all.push(plain.into());
-                    }
-                }
-                all
+                let careless = spelling::careless(uri);
+                Judged { name: uri, is_listed: false, others: spelling::others(uri, false), careless }
             }
         }
     }
 
-    /// Whether a glob that withholds means it. Prompts are known by the names that their sources list; URIs need not be
-    /// listed, and their letter case does not count.
+    #[cfg(test)]
     pub fn is_denied_by(self, glob: &str) -> bool {
-        let glob = match self {
-            Self::Prompt(_) => WildMatch::new(glob),
-            Self::Resource(_) => WildMatch::new_case_insensitive(glob),
-        };
-        self.spellings().iter().any(|spelling| glob.matches(spelling))
+        self.judged().is_denied_by(&Glob::new(glob))
     }
 }
 
-/// A URI without its detours: escapes read (`%41` is `A`), `.`, `..` and doubled slashes of its path resolved. With `is_path`
-/// what stands where a host does counts as the first part of the path, as servers take it that make one path of both.
-fn plain(uri: &str, is_path: bool) -> String {
-    let mut text = uri.to_owned();
-    // What is escaped twice is read twice by careless servers.
-    for _ in 0..3 {
-        let read = unescaped(&text);
-        if read == text {
-            break;
-        }
-        text = read;
-    }
-    let text = text.replace('\\', "/");
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest.to_owned()),
-        None => (String::new(), text),
-    };
-    let fixed = usize::from(!is_path || rest.starts_with('/'));
-    let mut parts: Vec<&str> = Vec::new();
-    for (place, part) in rest.split('/').enumerate() {
-        match part {
-            "" if place > 0 => {}
-            "." => {}
-            ".." => parts.truncate(parts.len().saturating_sub(1).max(fixed)),
-            part => parts.push(part),
-        }
-    }
-    let end = if rest.len() > 1 && rest.ends_with('/') { "/" } else { "" };
-    format!("{scheme}{}{end}", parts.join("/"))
+/// A prompt or a resource with all its spellings.
+#[derive(Debug)]
+pub struct Judged<'a> {
+    name: &'a str,
+    /// Prompts are known by the names that their sources list; URIs need not be listed, and are spelled in many ways.
+    is_listed: bool,
+    /// What a source may take it for.
+    others: Vec<String>,
+    /// What a source that looks at a part only takes it for.
+    careless: Vec<String>,
 }
 
-fn unescaped(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        match (bytes[at], digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            (byte, ..) => {
-                out.push(byte);
-                at += 1;
-            }
+impl Judged<'_> {
+    /// Whether a glob that withholds means it: one spelling is enough, and the letter case of a URI does not count.
+    pub fn is_denied_by(&self, glob: &Glob) -> bool {
+        if self.is_listed {
+            return glob.matches(self.name);
+        }
+        let mut all = [self.name].into_iter().chain(self.others.iter().chain(&self.careless).map(String::as_str));
+        all.any(|spelling| glob.denied.iter().any(|denied| denied.matches(spelling)))
+    }
+
+    /// Whether these globs let it pass: as it is written, and in all other spellings.
+    pub fn is_allowed_by<'g>(&self, globs: impl Iterator<Item = &'g Glob> + Clone) -> bool {
+        globs.clone().any(|glob| glob.matches(self.name))
+            && self.others.iter().all(|spelling| globs.clone().any(|glob| glob.allows(spelling)))
+    }
+}
+
+/// A glob of `allow` or `deny`.
+#[derive(Debug, Clone)]
+pub struct Glob {
+    written: String,
+    exact: WildMatch,
+    /// What it is in the spellings that URIs are judged in.
+    others: Vec<WildMatch>,
+    /// All of it in any letter case. It keeps the name that is to log in: another's is not meant.
+    denied: Vec<WildMatch>,
+}
+
+impl Glob {
+    pub fn new(written: &str) -> Self {
+        let keeping = spelling::others(written, true);
+        let denied = [written].into_iter().chain(keeping.iter().map(String::as_str));
+        Self {
+            written: written.to_owned(),
+            exact: WildMatch::new(written),
+            others: spelling::others(written, false).iter().map(|glob| WildMatch::new(glob)).collect(),
+            denied: denied.map(WildMatch::new_case_insensitive).collect(),
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether it means this name as it is.
+    pub fn matches(&self, name: &str) -> bool {
+        self.exact.matches(name)
+    }
+
+    /// Whether it means this name, or one that differs in letter case alone.
+    pub fn matches_any_case(&self, name: &str) -> bool {
+        self.denied.first().is_some_and(|glob| glob.matches(name))
+    }
+
+    fn allows(&self, spelling: &str) -> bool {
+        self.exact.matches(spelling) || self.others.iter().any(|glob| glob.matches(spelling))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn is_allowed(uri: &str, glob: &str) -> bool {
+        Offered::Resource(uri).judged().is_allowed_by([Glob::new(glob)].iter())
+    }
+
+    /// Each was read from the source that withheld it.
     #[test]
-    fn detours_lead_to_the_same() {
-        for (uri, expected) in [
-            ("file:///a/b", "file:///a/b"),
-            ("file:///a/../b", "file:///b"),
-            ("file:///../../b", "file:///b"),
-            ("file:///a/./b//c/", "file:///a/b/c/"),
-            ("file:///%61/%2e%2E/b", "file:///b"),
-            ("file:///%252e%252e/b", "file:///b"),
-            ("note://host/x%2Fy", "note://host/x/y"),
-            ("skill://pdf", "skill://pdf"),
-            ("doc:a%", "doc:a%"),
-            ("a\\b", "a/b"),
+    fn no_spelling_of_a_denied_uri_slips_past() {
+        for (glob, uris) in [
+            (
+                "file:///secret/*",
+                &[
+                    "file:///secret/x",
+                    "FILE:///Secret/x",
+                    "file:///a/../secret/x",
+                    "file:///%73ecret/x",
+                    "file:///%2573ecret/x",
+                    "file://localhost/secret/b",
+                    "file://LOCALHOST/secret/b",
+                    "file://127.0.0.1/secret/b",
+                    "file:/secret/b",
+                    "file:secret/b",
+                    "file:\\\\\\secret\\b",
+                    "file:///sec\tret/b",
+                    "file:///sec\r\nret/b",
+                    "fi\tle:///secret/b",
+                    " \u{1}file:///secret/b",
+                    "file:///open/.\t./secret/b",
+                    "file:///./secret/..\t/../b",
+                    "file:///./secret/%252e%252e/../b",
+                    "file:///./secret/..\\x/../b",
+                    "/secret/b",
+                    "//localhost/secret/b",
+                    "\\secret\\b",
+                    "URL:file:///secret/b",
+                    "<URL:file:///secret/b>",
+                ][..],
+            ),
+            ("file:///secret/b", &["file:///secret/b#x", "file:///secret/b?x", "file:///secret/b/", "file:/secret/b/"]),
+            ("file:///my%20secrets/*", &["file:///my secrets/a", "file:///my%20secrets/a", "file:///%6dy secrets/a"]),
+            ("note://my%20x/*", &["note://my x/a", "NOTE://my%20x/a", "note://m\ny x/a"]),
+            (
+                "http://h.example/sec/*",
+                &[
+                    "http://h.example:80/sec/a",
+                    "http://h.example:080/sec/a",
+                    "http://h.example:/sec/a",
+                    "http://h.example%3A80/sec/a",
+                    "http://u@h.example/sec/a",
+                    "http://u:p@h.example/sec/a",
+                    "http://h.example./sec/a",
+                    "http://u@h.example.:80/sec/a",
+                    "http:/h.example/sec/a",
+                    "http:h.example/sec/a",
+                    "http:////h.example/sec/a",
+                    "http:\\\\h.example\\sec\\a",
+                    "http://H.EXAMPLE/sec/a",
+                    "http://h%2Eexample/sec/a",
+                    "http://\u{ff48}.example/sec/a",
+                    "http://h\u{3002}example/sec/a",
+                    "http://h.exam\u{ad}ple/sec/a",
+                    "http://h.example/s\tec/a",
+                ],
+            ),
+            ("http://b\u{fc}cher.example/*", &["http://xn--bcher-kva.example/a", "http://B\u{dc}CHER.example/a"]),
+            ("http://h.example:80/*", &["http://h.example/a", "http://h.example:80/a"]),
+            ("http://127.0.0.1/*", &["http://0x7f.1/a", "http://2130706433/a"]),
+            ("http://h.example/", &["http://h.example", "http://h.example/#x"]),
         ] {
-            assert_eq!(plain(uri, false), expected, "{uri}");
-        }
-        for (uri, expected) in [
-            ("skill://pdf/../csv/x", "skill://csv/x"),
-            ("skill://pdf/../../csv/x", "skill://csv/x"),
-            ("file:///../../b", "file:///b"),
-            ("skill://pdf/x", "skill://pdf/x"),
-        ] {
-            assert_eq!(plain(uri, true), expected, "{uri}");
+            for uri in uris {
+                assert!(Offered::Resource(uri).is_denied_by(glob), "{uri:?} {glob}");
+            }
         }
     }
 
     #[test]
-    fn no_spelling_of_a_uri_slips_past() {
-        for uri in ["file:///secret/x", "FILE:///Secret/x", "file:///a/../secret/x", "file:///%73ecret/x"] {
-            assert!(Offered::Resource(uri).is_denied_by("file:///secret/*"), "{uri}");
+    fn what_is_not_meant_is_not_denied() {
+        for (uri, glob) in [
+            ("file:///secrets", "file:///secret/*"),
+            ("file:///secret", "file:///secret/*"),
+            ("file:///a", "file:///a?b"),
+            ("http://h.example:81/sec/a", "http://h.example/sec/*"),
+            ("http://h.example/x", "http://u@h.example/*"),
+            ("note://u@x/y", "note://x/*"),
+            ("lang://c#", "lang://c"),
+            ("db:table/1?limit=2", "db:table/1"),
+        ] {
+            assert!(!Offered::Resource(uri).is_denied_by(glob), "{uri:?} {glob}");
         }
-        assert!(!Offered::Resource("file:///secrets").is_denied_by("file:///secret/*"));
         assert!(Offered::Prompt("a").is_denied_by("a*") && !Offered::Prompt("A").is_denied_by("a*"));
+    }
+
+    #[test]
+    fn what_is_allowed_is_so_in_all_spellings() {
+        for (uri, glob) in [
+            ("file:///open/a", "file:///open/*"),
+            ("file:///open/{x}", "file:///open/*"),
+            ("file:///open/a%20b", "file:///open/a%20b"),
+            ("file:///open/a b.txt?x#y", "file:*"),
+            ("file://nas/share/a", "file://nas*"),
+            ("http://h.example:80/a", "http://h.example:80/*"),
+            ("https://u@h.example/a?b=c%20d", "https://u@h.example/*"),
+            ("https://API.example", "https://API.example"),
+            ("https://a.example/x", "https://*.example/*"),
+            ("http://b\u{fc}cher.example/a", "http://b\u{fc}cher.example/*"),
+            ("note://x", "note://x"),
+            ("note://u@X:80/%41", "note://u@X:80/*"),
+            ("db:table/1", "db:table/*"),
+            ("skill://pdf/SKILL.md", "skill://pdf/*"),
+            ("ui://view/main.html?a=b#c", "ui://*"),
+            ("odd name", "odd*"),
+        ] {
+            assert!(is_allowed(uri, glob), "{uri:?} {glob}");
+        }
+        for (uri, glob) in [
+            ("file:///open/.\t./secret/b", "file:///open/*"),
+            ("file:///open/.\n./secret/b", "file:///open/*"),
+            ("file:///open/..\t/secret", "file:///open/*"),
+            ("file:///open/%2e.\t/secret", "file:///open/*"),
+            ("file:///open/..%5csecret", "file:///open/*"),
+            ("file:///open/%252e%252e/secret", "file:///open/*"),
+            ("https://api.example@other.example/x", "https://api.example*"),
+            ("https://api.example/pub/.\t./sec", "https://api.example/pub/*"),
+            ("http://h.example/a", "http://h.example:80/*"),
+            ("http://h.example/a", "http://u@h.example/*"),
+            ("HTTP://h.example/a", "http://h.example/*"),
+            ("note://open/../x", "note://open/*"),
+        ] {
+            assert!(!is_allowed(uri, glob), "{uri:?} {glob}");
+        }
     }
 }
