@@ -265,6 +265,10 @@ impl Lookup for Nothing {
         None
     }
 
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
+
     fn vars(&self) -> Vec<(String, String)> {
         vec![("SET".to_owned(), "value".to_owned())]
     }

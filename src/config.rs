@@ -177,8 +177,8 @@ pub struct SourceConfig {
     pub unlisted: Unlisted,
     pub rules: ToolRules,
     pub era: EraChoice,
-    /// A hash over what makes this the same source (command, args, env, cwd, or url, headers and token, as written, never
-    /// expanded): the key under which its listing and its era are remembered.
+    /// A hash over what makes this the same source (command, args, env and folder, or url, headers and token, with what their
+    /// variables come to): the key under which its listing and its era are remembered.
     pub fingerprint: String,
 }
 
@@ -201,10 +201,10 @@ impl Reach {
         }
     }
 
-    fn fingerprint(&self) -> String {
+    fn fingerprint(&self, lookup: &dyn Lookup) -> String {
         match self {
-            Self::Program(launch) => launch.fingerprint(),
-            Self::Http(remote) => remote.fingerprint(),
+            Self::Program(launch) => launch.fingerprint(lookup),
+            Self::Http(remote) => remote.fingerprint(lookup),
         }
     }
 }

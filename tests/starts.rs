@@ -9,7 +9,7 @@ mod support;
 use std::time::Instant;
 
 use serde_json::json;
-use support::{AT_ONCE, Front, Place, Relay, eventually};
+use support::{AT_ONCE, Front, Place, Relay, command, eventually, fixture};
 
 fn is_started(place: &Place, id: &str) -> bool {
     !place.lines(&format!("{id}.journal")).is_empty()
@@ -107,4 +107,30 @@ fn a_bare_name_that_is_withheld_waits_for_nobody() {
     assert_eq!(front.client(Some(token)).call_direct("mine", json!({})).error_code(), -32602);
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
     front.finish();
+}
+
+/// The tools of one project were shown in another, where its entry says the same in other words or in another folder.
+#[test]
+fn what_is_remembered_is_of_this_project() {
+    let place = Place::new();
+    let folders = ["one", "two"].map(|name| place.path(name));
+    folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let script = format!("test \"$1 $PWD\" = 'a {}' && exec {} --tools own\nexit 1\n", folders[0], fixture().display());
+    let script = place.write("source.sh", script);
+    let source = [command("fix", "sh", &[&script, "${TF}"], "")];
+    let relay = |value: &str, folder: &str| {
+        let mut command = place.command("exposure = \"eager\"", &source);
+        command.env("TF", value).current_dir(folder);
+        let mut relay = Relay::spawn(&place, command);
+        relay.greet();
+        relay
+    };
+    let mut first = relay("a", &folders[0]);
+    eventually("the source is listed", || first.names().iter().any(|name| name == "fix__own"));
+    first.finish();
+    for (value, folder, known) in [("a", &folders[0], true), ("b", &folders[0], false), ("a", &folders[1], false)] {
+        let mut relay = relay(value, folder);
+        assert_eq!(relay.names().iter().any(|name| name == "fix__own"), known, "{value} {folder}");
+        relay.finish();
+    }
 }

@@ -11,6 +11,7 @@ pub(crate) struct FakeLookup {
     files: BTreeMap<PathBuf, String>,
     commands: BTreeMap<Vec<String>, String>,
     homeless: bool,
+    folder: Option<PathBuf>,
 }
 
 impl FakeLookup {
@@ -26,6 +27,11 @@ impl FakeLookup {
 
     pub(crate) fn command(mut self, argv: &[&str], output: &str) -> Self {
         self.commands.insert(argv.iter().map(|&arg| arg.to_owned()).collect(), output.to_owned());
+        self
+    }
+
+    pub(crate) fn within(mut self, folder: &str) -> Self {
+        self.folder = Some(folder.into());
         self
     }
 
@@ -50,6 +56,10 @@ impl Lookup for FakeLookup {
 
     fn home(&self) -> Option<PathBuf> {
         (!self.homeless).then(|| "/home/u".into())
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
     }
 
     fn vars(&self) -> Vec<(String, String)> {

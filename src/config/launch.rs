@@ -2,7 +2,7 @@
 //! It starts nothing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
@@ -154,31 +154,49 @@ impl Launch {
         names.filter_map(|name| Some((name.to_owned(), lookup.var(name)?))).collect()
     }
 
-    /// A hash over what is written, never over what it expands to. The folder counts only if paths start there.
-    pub(super) fn fingerprint(&self) -> String {
-        let mut hash = Sha256::new();
-        let mut add = |label: &str, text: &str| {
-            hash.update((label.len() as u64).to_le_bytes());
-            hash.update(label);
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
+    /// A hash over what it comes to, and where it is started, as far as no file has to be read and no command run for it: all of
+    /// it in one, so that nothing of it can be had back.
+    pub(super) fn fingerprint(&self, lookup: &dyn Lookup) -> String {
+        let mut print = Fingerprint::default();
+        let command = self.command.outcome(true, lookup);
+        if leads_somewhere(&command) {
+            print.add("command", &from_base(&command, &self.base).to_string_lossy());
+        } else {
+            print.add("command", &command);
+        }
+        self.args.iter().for_each(|arg| print.add("arg", &arg.outcome(true, lookup)));
+        self.env.iter().for_each(|(name, value)| print.add(&format!("env {name}"), &value.outcome(false, lookup)));
+        let folder = match &self.cwd {
+            Some(cwd) => Some(from_base(&cwd.outcome(true, lookup), &self.base)),
+            None => lookup.folder(),
         };
-        add("command", self.command.raw());
-        self.args.iter().for_each(|arg| add("arg", arg.raw()));
-        self.env.iter().for_each(|(name, value)| add(&format!("env {name}"), value.raw()));
-        if let Some(cwd) = &self.cwd {
-            add("cwd", cwd.raw());
-        }
+        print.add("cwd", &folder.unwrap_or_default().to_string_lossy());
         match &self.inherit_env {
-            InheritEnv::All => add("inherit", "all"),
-            InheritEnv::Named(names) => names.iter().for_each(|name| add("inherit name", name)),
+            // Much of it differs from one terminal to the next, and is about no account.
+            InheritEnv::All => print.add("inherit", "all"),
+            InheritEnv::Named(names) => names.iter().for_each(|name| {
+                print.add("inherit name", name);
+                print.add("inherit value", &lookup.var(name).unwrap_or_default());
+            }),
         }
-        let command = self.command.raw();
-        let cwd_moves = self.cwd.as_ref().is_some_and(|cwd| is_relative(cwd.raw()));
-        if cwd_moves || leads_somewhere(command) && is_relative(command) {
-            add("base", &self.base.to_string_lossy());
+        print.done()
+    }
+}
+
+/// A hash over labelled texts.
+#[derive(Default)]
+pub(super) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    pub(super) fn add(&mut self, label: &str, text: &str) {
+        for part in [label, text] {
+            self.0.update((part.len() as u64).to_le_bytes());
+            self.0.update(part);
         }
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(super) fn done(self) -> String {
+        self.0.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -206,13 +224,10 @@ fn set(env: &mut BTreeMap<String, String>, name: &str, value: String) {
     env.insert(name.to_owned(), value);
 }
 
-/// As far as can be told before it is expanded.
-fn is_relative(raw: &str) -> bool {
-    !raw.starts_with("~/") && !raw.starts_with("${") && !Path::new(raw).is_absolute()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::config::fake::FakeLookup;
 
@@ -325,24 +340,37 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_over_what_is_written() {
-        let plain = launch("x", &["a", "b"], &[("A", "${T}")], None);
-        let same = Launch { base: "/elsewhere".into(), ..plain.clone() };
-        assert_eq!(plain.fingerprint(), same.fingerprint());
-        assert_eq!(plain.fingerprint().len(), 32);
-        let others = [
-            launch("y", &["a", "b"], &[("A", "${T}")], None),
-            launch("x", &["ab"], &[("A", "${T}")], None),
-            launch("x", &["a", "b"], &[("A", "secret-token")], None),
-            launch("x", &["a", "b"], &[("B", "${T}")], None),
-            launch("x", &["a", "b"], &[("A", "${T}")], Some("/x")),
-            Launch { inherit_env: InheritEnv::All, ..plain.clone() },
-            launch("./x", &["a", "b"], &[("A", "${T}")], None),
-            Launch { base: "/elsewhere".into(), ..launch("./x", &["a", "b"], &[("A", "${T}")], None) },
+    fn the_fingerprint_is_over_what_it_comes_to() {
+        let plain = launch("x", &["a", "~/b"], &[("A", "${T}")], None);
+        let print = |launch: &Launch| launch.fingerprint(&lookup().within("/work"));
+        let same = [
+            Launch { base: "/elsewhere".into(), ..plain.clone() },
+            launch("x", &["a", "/home/u/b"], &[("A", "secret-${NONE:-token}")], Some("/work")),
+            launch("${NONE:-x}", &["a", "~/b"], &[("A", "${T}")], None),
         ];
-        let mut prints: Vec<_> = others.iter().chain([&plain]).map(Launch::fingerprint).collect();
+        assert!(same.iter().all(|same| print(same) == print(&plain)));
+        assert_eq!(print(&plain).len(), 32);
+        let others = [
+            launch("y", &["a", "~/b"], &[("A", "${T}")], None),
+            launch("x", &["a~/b"], &[("A", "${T}")], None),
+            launch("x", &["a", "~/b"], &[("A", "another")], None),
+            launch("x", &["a", "~/b"], &[("A", "${NONE}")], None),
+            launch("x", &["a", "~/b"], &[("A", "${file:a}")], None),
+            launch("x", &["a", "~/b"], &[("A", "${cmd:a}")], None),
+            launch("x", &["a", "~/b"], &[("B", "${T}")], None),
+            launch("x", &["a", "~/b"], &[("A", "${T}")], Some("/x")),
+            Launch { inherit_env: InheritEnv::All, ..plain.clone() },
+            Launch { inherit_env: InheritEnv::Named(vec!["T".to_owned()]), ..plain.clone() },
+            launch("./x", &["a", "~/b"], &[("A", "${T}")], None),
+            Launch { base: "/elsewhere".into(), ..launch("./x", &["a", "~/b"], &[("A", "${T}")], None) },
+        ];
+        let mut prints: Vec<_> = others.iter().chain([&plain]).map(print).collect();
+        prints.push(plain.fingerprint(&lookup().within("/elsewhere")));
+        prints.push(plain.fingerprint(&FakeLookup::new(&[("T", "of-another")]).within("/work")));
+        prints.push(plain.fingerprint(&lookup().within("/work").homeless()));
+        let count = prints.len();
         prints.sort();
         prints.dedup();
-        assert_eq!(prints.len(), others.len() + 1);
+        assert_eq!(prints.len(), count);
     }
 }

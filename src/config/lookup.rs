@@ -13,6 +13,8 @@ pub trait Lookup {
     fn command(&self, argv: &[String]) -> Result<String, String>;
     /// The home folder.
     fn home(&self) -> Option<PathBuf>;
+    /// The folder that programs start in where nothing says otherwise.
+    fn folder(&self) -> Option<PathBuf>;
     /// The relay's whole environment.
     fn vars(&self) -> Vec<(String, String)>;
 }

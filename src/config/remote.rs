@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-
-use super::launch::{names_credential, placed};
+use super::launch::{Fingerprint, names_credential, placed};
 use super::lookup::{ExpandError, Expanded, Lookup, Problem};
 use super::template::{SECRET_MIN_CHARS, Template, from_base};
 
@@ -119,28 +117,22 @@ impl Remote {
         self.token.is_some() || self.headers.keys().any(|name| holds_credential(name))
     }
 
-    /// A hash over what is written, never over what it expands to.
-    pub(super) fn fingerprint(&self) -> String {
-        let mut hash = Sha256::new();
-        let mut add = |label: &str, text: &str| {
-            hash.update((label.len() as u64).to_le_bytes());
-            hash.update(label);
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
-        };
-        add("url", self.url.raw());
+    /// A hash over what it comes to, as a program's is.
+    pub(super) fn fingerprint(&self, lookup: &dyn Lookup) -> String {
+        let mut print = Fingerprint::default();
+        print.add("url", &self.url.outcome(false, lookup));
         match self.transport {
             Transport::Auto => {}
-            Transport::StreamableHttp => add("transport", "streamable-http"),
-            Transport::Sse => add("transport", "sse"),
+            Transport::StreamableHttp => print.add("transport", "streamable-http"),
+            Transport::Sse => print.add("transport", "sse"),
         }
-        self.headers
-            .iter()
-            .for_each(|(name, value)| add(&format!("header {}", name.to_ascii_lowercase()), value.raw()));
+        for (name, value) in &self.headers {
+            print.add(&format!("header {}", name.to_ascii_lowercase()), &value.outcome(false, lookup));
+        }
         if let Some(token) = &self.token {
-            add("token", token.raw());
+            print.add("token", &token.outcome(false, lookup));
         }
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        print.done()
     }
 }
 
@@ -296,16 +288,20 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_over_what_is_written() {
+    fn the_fingerprint_is_over_what_it_comes_to() {
         let plain = remote("https://x/${T}", &[("A", "1")], Some("${T}"));
+        let print = |remote: &Remote| remote.fingerprint(&lookup());
         let others = [
             remote("https://y/${T}", &[("A", "1")], Some("${T}")),
             remote("https://x/${T}", &[("A", "2")], Some("${T}")),
             remote("https://x/${T}", &[("A", "1")], None),
+            remote("https://x/${T}", &[("A", "1")], Some("${file:t}")),
             Remote { transport: Transport::Sse, ..plain.clone() },
         ];
         let same = Remote { base: "/elsewhere".into(), connect_timeout: Duration::from_secs(1), ..plain.clone() };
-        assert_eq!(plain.fingerprint(), same.fingerprint());
-        assert!(others.iter().all(|other| other.fingerprint() != plain.fingerprint()));
+        assert_eq!(print(&plain), print(&same));
+        assert_eq!(print(&plain), print(&remote("https://x/secret-token", &[("A", "1")], Some("${T}"))));
+        assert!(others.iter().all(|other| print(other) != print(&plain)));
+        assert_ne!(plain.fingerprint(&FakeLookup::new(&[("T", "of-another")])), print(&plain));
     }
 }

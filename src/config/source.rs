@@ -262,7 +262,7 @@ impl Draft {
             provider,
             summary,
             enabled: values.flag("enabled"),
-            fingerprint: reach.fingerprint(),
+            fingerprint: reach.fingerprint(reader.lookup),
             reach,
             start: if is(values, "start", "at-start") { Start::AtStart } else { Start::OnDemand },
             idle_stop: (idle_stop > 0).then(|| Duration::from_secs(idle_stop)),

@@ -62,6 +62,10 @@ impl Lookup for SystemLookup {
         std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
     }
 
+    fn folder(&self) -> Option<PathBuf> {
+        std::env::current_dir().ok()
+    }
+
     fn vars(&self) -> Vec<(String, String)> {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -140,6 +140,20 @@ impl Template {
             .collect()
     }
 
+    /// What it comes to as far as variables and the home folder tell: what is not set, files and commands stay as they are
+    /// written, after a character that no value has. With `is_path`, a `~/` at the start is the home folder.
+    pub(super) fn outcome(&self, is_path: bool, lookup: &dyn Lookup) -> String {
+        let home = if is_path && self.starts_at_home() { lookup.home() } else { None };
+        let parts = self.parts.iter().enumerate().map(|(at, part)| match (part, &home) {
+            (Part::Text(text), Some(home)) if at == 0 => format!("{}{}", home.to_string_lossy(), &text[1..]),
+            (Part::File(path), _) => format!("\0file:{}\0", path.display()),
+            (Part::Command(argv), _) => format!("\0cmd:{}\0", argv.join("\0")),
+            (Part::Var { name, .. }, _) => part.value(lookup).unwrap_or_else(|_| format!("\0{name}\0")),
+            (Part::Text(text), _) => text.clone(),
+        });
+        parts.collect()
+    }
+
     fn with_home(&self, home: Option<String>, lookup: &dyn Lookup) -> Result<Expanded, ExpandError> {
         let mut value = String::with_capacity(self.raw.len());
         let mut secrets = Vec::new();
