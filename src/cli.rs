@@ -154,8 +154,7 @@ pub fn run() -> Result<(), Failure> {
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            output::text(&error.to_string());
-            return Ok(());
+            return output::text(&error.to_string());
         }
         Err(error) => return Err(Failure::Usage(error.to_string())),
     };
@@ -169,9 +168,9 @@ pub fn run() -> Result<(), Failure> {
         Command::Call(arguments) => call::run(&common, &arguments)?,
         Command::Lock(arguments) => lock::run(&common, &arguments)?,
         Command::Tokens => tokens::run(&common)?,
-        Command::Schema => schema::run(),
+        Command::Schema => schema::run()?,
         Command::WatchSources => watchdog::run(std::io::stdin().lock()),
-        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments)?,
     }
     Ok(())
 }

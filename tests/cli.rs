@@ -176,6 +176,22 @@ fn the_schema_is_the_one_that_is_checked_in() {
     assert_eq!(bench.run(&["schema"]).exits(0).stdout, checked_in);
 }
 
+/// A full disk went unnoticed: the exit code was 0, and the file empty.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    let bench = Bench::new(GOOD);
+    for arguments in [&["schema"][..], &["completions", "bash"], &["--help"], &["sources"], &["check", "--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran = bench.ended(bench.command(arguments).stdout(full).spawn().unwrap(), arguments);
+        ran.fails(1, "the output cannot be written: No space left on device", "where stdout goes");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = bench.ended(bench.command(arguments).stdout(writer).spawn().unwrap(), arguments);
+        assert_eq!(ran.exits(0).stderr, "", "{arguments:?}");
+    }
+}
+
 #[test]
 fn every_shell_has_its_completions() {
     let bench = Bench::new("");

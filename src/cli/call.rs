@@ -37,7 +37,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     relayed::run(common, async |relay, progress| {
         progress.say(format!("calling {}/{}", arguments.source, arguments.tool));
         let (reply, era) = progress.during(call(relay, arguments, request, progress)).await?;
-        print(common, arguments, &reply);
+        print(common, arguments, &reply)?;
         judge(arguments, &reply, era)
     })
 }
@@ -135,7 +135,7 @@ impl ReturnPath for Back {
     }
 }
 
-fn print(common: &Common, arguments: &Arguments, reply: &Message) {
+fn print(common: &Common, arguments: &Arguments, reply: &Message) -> Result<(), Failure> {
     let result = reply.result.map(|span| reply.text(span));
     let error = reply.error.map(|span| reply.text(span));
     match (result, error) {
@@ -144,7 +144,7 @@ fn print(common: &Common, arguments: &Arguments, reply: &Message) {
         (None, Some(error)) if common.json => output::lines(&format!("{{\"error\":{error}}}")),
         (Some(result), _) => output::lines(&blocks::told(result)),
         // It is told as this command's failure.
-        (None, _) => {}
+        (None, _) => Ok(()),
     }
 }
 

@@ -41,20 +41,23 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::new(common.json);
     let _log = setup::start_command_log(common, &progress);
     let (file, config) = setup::read_config(common)?;
-    let config = config.map_err(|error| {
-        if common.json {
-            output::json(&[FaultLine::from(&error)]);
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => {
+            if common.json {
+                output::json(&[FaultLine::from(&error)])?;
+            }
+            return Err(setup::unreadable(&error));
         }
-        setup::unreadable(&error)
-    })?;
+    };
     if !common.json {
-        output::text(&told(&file, &config));
-        output::text(&cautions(&file, &config));
+        output::text(&told(&file, &config))?;
+        output::text(&cautions(&file, &config))?;
     }
     let faulty = faulty(&file, &config);
     if !arguments.connect {
         if common.json {
-            output::json(&config.faults.iter().map(FaultLine::from).collect::<Vec<_>>());
+            output::json(&config.faults.iter().map(FaultLine::from).collect::<Vec<_>>())?;
         }
         return faulty;
     }
@@ -63,9 +66,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
         let lines = connect::all(relay, progress).await;
         let outcome = connect::outcome(&lines);
         if common.json {
-            output::json(&Report { faults: faults.iter().map(FaultLine::from).collect(), sources: lines });
+            output::json(&Report { faults: faults.iter().map(FaultLine::from).collect(), sources: lines })?;
         } else {
-            output::text(&connect::table(&lines));
+            output::text(&connect::table(&lines))?;
         }
         outcome
     });

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::output;
+use super::{Failure, output};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -11,8 +11,8 @@ pub struct Arguments {
     shell: Shell,
 }
 
-pub fn run(arguments: &Arguments) {
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "toolrelay", &mut script);
-    output::text(&String::from_utf8_lossy(&script));
+    output::text(&String::from_utf8_lossy(&script))
 }

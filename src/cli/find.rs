@@ -76,9 +76,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
         relayed::known(relay, only, progress).await;
         let reply = find(&relay.menu(), arguments).await?;
         if common.json {
-            output::json(&reply);
+            output::json(&reply)?;
         } else {
-            output::text(&told(&reply, arguments.detail));
+            output::text(&told(&reply, arguments.detail))?;
         }
         Ok(())
     })

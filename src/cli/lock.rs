@@ -110,9 +110,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
         let checked = arguments.check;
         let report = Report { file: lock.display().to_string(), written, checked, differs, sources, differences };
         if common.json {
-            output::json(&report);
+            output::json(&report)?;
         } else {
-            output::text(&told(&report, &now));
+            output::text(&told(&report, &now))?;
         }
         outcome(&report)
     })

@@ -1,8 +1,8 @@
 //! `toolrelay schema`: the JSON Schema of sources.toml.
 
-use super::output;
+use super::{Failure, output};
 use crate::config;
 
-pub fn run() {
-    output::json(&config::schema());
+pub fn run() -> Result<(), Failure> {
+    output::json(&config::schema())
 }

@@ -12,9 +12,9 @@ pub fn run(common: &Common) -> Result<(), Failure> {
         if common.json {
             let json =
                 menu::run(&relay.menu(), "list_sources", None).await.map_err(|error| relayed::refused(&error))?;
-            output::lines(&json);
+            output::lines(&json)?;
         } else {
-            output::text(&table(&snapshot));
+            output::text(&table(&snapshot))?;
         }
         Ok(())
     })

@@ -109,9 +109,9 @@ pub fn run(common: &Common) -> Result<(), Failure> {
         });
         let report = report(relay, &snapshot, configured, unavailable.collect()).await?;
         if common.json {
-            output::json(&report);
+            output::json(&report)?;
         } else {
-            output::text(&told(&report));
+            output::text(&told(&report))?;
         }
         Ok(())
     })

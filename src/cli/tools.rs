@@ -48,9 +48,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
             return Err(no_category(&snapshot, only, category));
         }
         if common.json {
-            output::json(&report);
+            output::json(&report)?;
         } else {
-            output::text(&told(&report, arguments.schema));
+            output::text(&told(&report, arguments.schema))?;
         }
         Ok(())
     })
