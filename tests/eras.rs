@@ -91,6 +91,7 @@ fn an_era_may_be_prescribed() {
         place.journaled("old", &["--era", "exit-on-probe"], "era = \"legacy\""),
         place.journaled("new", &["--era", "modern"], "era = \"modern\""),
         place.journaled("wrong", &["--era", "modern"], "era = \"legacy\""),
+        place.journaled("older", &["--era", "legacy"], "era = \"modern\""),
     ];
     let mut relay = Relay::greeted_in(&place, "", &sources);
     for id in ["old", "new"] {
@@ -98,6 +99,16 @@ fn an_era_may_be_prescribed() {
     }
     let (kind, text) = relay.call("wrong", "echo", json!({})).failure();
     assert!(kind == "unavailable" && text.contains("refused `initialize`"), "{text}");
+    assert!(
+        text.contains("`era = \"legacy\"` is set for this source: remove it, or write `era = \"modern\"`"),
+        "{text}"
+    );
+    let (kind, text) = relay.call("older", "echo", json!({})).failure();
+    assert!(kind == "unavailable" && text.contains("refused `server/discover`"), "{text}");
+    assert!(
+        text.contains("`era = \"modern\"` is set for this source: remove it, or write `era = \"legacy\"`"),
+        "{text}"
+    );
     assert_eq!(place.journal_count("old.journal", "server/discover"), 0);
     assert_eq!(place.journal_count("new.journal", "initialize"), 0);
     assert_eq!(place.journal_count("wrong.journal", "server/discover"), 0);

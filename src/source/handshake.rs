@@ -52,23 +52,34 @@ pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> R
             let answer = initialized(link, received(initialize(link, protocol::LATEST_LEGACY)).await).await;
             match read_initialize(link, &answer) {
                 Err(_) if choice == EraChoice::Auto && wants_modern(&answer) => discover_only(link).await,
+                Err(error) if choice == EraChoice::Legacy => {
+                    Err(NoGreeting::Failed(prescribed(error, &answer, choice)))
+                }
                 other => other.map_err(NoGreeting::Failed),
             }
         }
-        (EraChoice::Modern, _) => discover_only(link).await,
+        (EraChoice::Modern, _) => {
+            let (answer, greeting) = discovered(link).await;
+            let rejected = || prescribed(rejected(link, "server/discover", &answer), &answer, choice);
+            greeting.ok_or_else(|| NoGreeting::Failed(rejected()))
+        }
         (EraChoice::Auto, _) => probe(link).await,
     }
 }
 
 async fn discover_only(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
+    let (answer, greeting) = discovered(link).await;
+    greeting.ok_or_else(|| NoGreeting::Failed(rejected(link, "server/discover", &answer)))
+}
+
+/// The answer to `server/discover`, and the greeting if it is one.
+async fn discovered(link: &Arc<Link>) -> (Answer, Option<Greeting>) {
     let mut answer = received(discover(link)).await;
     if offers_modern(&answer) {
         answer = received(discover(link)).await;
     }
-    match read_discover(link, &answer) {
-        Some(greeting) => Ok(greeting),
-        None => Err(NoGreeting::Failed(rejected(link, "server/discover", &answer))),
-    }
+    let greeting = read_discover(link, &answer);
+    (answer, greeting)
 }
 
 /// Asks for the modern era first, and for the legacy one when there is no modern answer.
@@ -241,11 +252,31 @@ fn offers_modern(answer: &Answer) -> bool {
 
 /// The source refused `initialize` because it only speaks the modern revision.
 fn wants_modern(answer: &Answer) -> bool {
-    let code = answer
-        .as_ref()
-        .ok()
-        .and_then(|message| Object::parse(message.text(message.error?))?.get("code")?.parse::<i64>().ok());
-    code.is_some_and(|code| protocol::MODERN_ERRORS.contains(&code))
+    refusal_code(answer).is_some_and(|code| protocol::MODERN_ERRORS.contains(&code))
+}
+
+fn refusal_code(answer: &Answer) -> Option<i64> {
+    let message = answer.as_ref().ok()?;
+    Object::parse(message.text(message.error?))?.get("code")?.parse().ok()
+}
+
+/// The failure of a greeting in a prescribed era: where the answer is that of a source which speaks the other one only, the
+/// prescription is what is wrong.
+fn prescribed(mut error: CallError, answer: &Answer, choice: EraChoice) -> CallError {
+    let (name, other) = match choice {
+        EraChoice::Modern => ("modern", "legacy"),
+        _ => ("legacy", "modern"),
+    };
+    // -32600 and -32602 are what legacy sources say to whatever comes before `initialize`.
+    let is_other = match (answer, refusal_code(answer)) {
+        (Err(_), _) => false,
+        (Ok(_), Some(code)) => [-32600, -32601, -32602].contains(&code) || protocol::MODERN_ERRORS.contains(&code),
+        (Ok(_), None) => choice == EraChoice::Modern,
+    };
+    if is_other {
+        error.hint = format!("`era = \"{name}\"` is set for this source: remove it, or write `era = \"{other}\"`");
+    }
+    error
 }
 
 fn rejected(link: &Link, method: &str, answer: &Answer) -> CallError {
