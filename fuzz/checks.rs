@@ -257,6 +257,10 @@ impl Lookup for Nothing {
         if path == Path::new("/folder/file") { Ok("text".to_owned()) } else { Err("no such file".to_owned()) }
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        path == Path::new("/folder/file")
+    }
+
     fn command(&self, argv: &[String]) -> Result<String, String> {
         panic!("a check runs nothing: {argv:?}")
     }

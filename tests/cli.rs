@@ -102,6 +102,27 @@ fn check_tells_every_fault() {
     }
 }
 
+/// They were no faults, and could never work.
+#[test]
+fn what_can_never_work_is_a_fault() {
+    let bench = Bench::new(
+        "[relay]\npin = 'Warn'\n[source.a]\ncommand = 'npx -y foo'\n[source.b]\nurl = 'http://127.0.0.1:1/'\n\
+         headers = { X = \"a\\nb\" }\n[http]\nallowed_hosts = ['*.example.com']\nallowed_origins = ['app.example']\n",
+    );
+    let ran = bench.run(&["check"]);
+    ran.fails(3, "sources.toml has 5 faults", "correct each");
+    ran.shows(&["4: source.a.command: there are blanks in it"]).shows(&["put the rest into `args`"]);
+    ran.shows(&["7: source.b.headers.X: no header can hold it"]);
+    ran.shows(&["9: http.allowed_hosts[0]"]).shows(&["10: http.allowed_origins[0]"]);
+    // Not what a pin would do that was not meant.
+    ran.shows(&["2: relay.pin: `Warn` is none of its words"]);
+    assert!(!ran.stdout.contains("warning"), "{}", ran.stdout);
+    // What is not known before the start is told then.
+    let bench = Bench::new("[source.a]\ncommand = 'npx -y ${cmd:echo FOLDER}'\n");
+    let ran = bench.run(&["check", "--connect"]);
+    ran.exits(1).shows(&["a", "unreachable", "was not found", "put the rest into `args`"]);
+}
+
 #[test]
 fn check_is_content_with_a_good_file() {
     let bench = Bench::new(GOOD);

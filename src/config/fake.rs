@@ -50,6 +50,10 @@ impl Lookup for FakeLookup {
         self.files.get(path).cloned().ok_or_else(|| "no such file".to_owned())
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        self.files.contains_key(path)
+    }
+
     fn command(&self, argv: &[String]) -> Result<String, String> {
         self.commands.get(argv).cloned().ok_or_else(|| "no such command".to_owned())
     }

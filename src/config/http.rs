@@ -20,6 +20,10 @@ use super::{Credential, Exposure, Grant, HttpConfig, SourceEntry};
 
 /// How credentials are written.
 pub(super) const CREDENTIAL_TABLES: &str = "credentials are tables named `[credential.NAME]`";
+const HOST_HINT: &str =
+    "write the name alone, as in `relay.example`; each name is written out, and only `*` stands for any";
+const ORIGIN_HINT: &str =
+    "write scheme and host, as in `https://app.example`, without a path or a port that goes without saying; `*` is any";
 /// A token shorter than this can be guessed.
 const TOKEN_MIN_CHARS: usize = 16;
 
@@ -36,6 +40,16 @@ pub(super) fn http(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> HttpConfig {
         reader.faults.add(&at, "http.listen", "it is no address with a port", hint);
         address(LISTEN).expect("BUG: the default is an address")
     });
+    for (key, judge, cause, hint) in [
+        ("allowed_hosts", is_host as fn(&str) -> bool, "it is no name of a host", HOST_HINT),
+        ("allowed_origins", is_origin, "it is no origin as browsers send it", ORIGIN_HINT),
+    ] {
+        let Some(at) = values.at(key) else { continue };
+        for (index, text) in values.texts(key).iter().enumerate().filter(|(_, text)| !judge(text)) {
+            let told = reader.faults.quoted(text).map_or(cause.to_owned(), |told| cause.replacen("it", &told, 1));
+            reader.faults.add(at, format!("http.{key}[{index}]"), told, hint);
+        }
+    }
     HttpConfig {
         listen,
         allowed_hosts: values.texts("allowed_hosts"),
@@ -44,6 +58,22 @@ pub(super) fn http(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> HttpConfig {
         credentials: Vec::new(),
         is_guarded: false,
     }
+}
+
+/// Whether a request's `Host` can be this, with or without its port; `*` is any.
+fn is_host(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    text == "*" || text.chars().all(is_part)
+}
+
+/// Whether a request's `Origin` can be this; `*` is any. Those of applications have schemes of their own.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return ["*", "null"].contains(&text) };
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    let is_plain = !scheme.is_empty() && !host.is_empty() && host.chars().all(is_part);
+    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    let sent = || reqwest::Url::parse(text).map(|url| url.origin().ascii_serialization());
+    is_plain && (!is_web || sent().is_ok_and(|sent| sent.eq_ignore_ascii_case(text)))
 }
 
 /// An address with a port; `localhost` is 127.0.0.1.
@@ -195,6 +225,51 @@ mod tests {
             "[http]\nlisten = 'here'",
             &["4: http.listen: it is no address with a port; hint: write an address and a port, as in `listen = \
                \"127.0.0.1:7420\"`; port 0 takes a free one"],
+        );
+    }
+
+    #[test]
+    fn hosts_and_origins_that_nobody_sends_are_told() {
+        for (host, fits) in [
+            ("*", true),
+            ("relay.example", true),
+            ("Relay.example:443", true),
+            ("[fe80::1]", true),
+            ("http://x", false),
+            ("a b", false),
+            ("*.example.com", false),
+            ("x/y", false),
+            ("b\u{fc}cher.example", false),
+        ] {
+            let count = faults(&format!("[http]\nallowed_hosts = ['{host}']")).len();
+            assert_eq!(count, usize::from(!fits), "{host}");
+        }
+        for (origin, fits) in [
+            ("*", true),
+            ("null", true),
+            ("https://app.example", true),
+            ("HTTPS://App.example:8443", true),
+            ("http://[fe80::1]:3000", true),
+            ("vscode-webview://abc123", true),
+            ("app.example", false),
+            ("https://x/path", false),
+            ("https://x/", false),
+            ("https://x:443", false),
+            ("https://*.example", false),
+            ("https://b\u{fc}cher.example", false),
+            ("https://u@x", false),
+        ] {
+            let count = faults(&format!("[http]\nallowed_origins = ['{origin}']")).len();
+            assert_eq!(count, usize::from(!fits), "{origin}");
+        }
+        check(
+            "[http]\nallowed_hosts = ['x', 'http://x']\nallowed_origins = ['app.example']",
+            &[
+                "4: http.allowed_hosts[1]: `http://x` is no name of a host; hint: write the name alone, as in \
+                 `relay.example`; each name is written out, and only `*` stands for any",
+                "5: http.allowed_origins[0]: `app.example` is no origin as browsers send it; hint: write scheme and host, \
+                 as in `https://app.example`, without a path or a port that goes without saying; `*` is any",
+            ],
         );
     }
 

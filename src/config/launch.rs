@@ -2,7 +2,7 @@
 //! It starts nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -200,6 +200,18 @@ impl Fingerprint {
     }
 }
 
+/// Whether a command is a program with its arguments behind it, which no system starts.
+pub(super) fn has_arguments(command: &str, base: &Path, lookup: &dyn Lookup) -> bool {
+    let Some((program, _)) = command.split_once(char::is_whitespace) else { return false };
+    let path = lookup.var("PATH").unwrap_or_default();
+    let is_there = |name: &str| match leads_somewhere(name) {
+        true => lookup.is_file(&from_base(name, base)),
+        false => std::env::split_paths(&path).any(|folder| lookup.is_file(&folder.join(name))),
+    };
+    // A path with blanks in it may be there tomorrow.
+    !is_there(command) && (!leads_somewhere(program) || is_there(program))
+}
+
 /// The problem of an `env` entry that would send an empty credential.
 pub(super) fn empty_credential(name: &str, template: &Template, value: &str) -> Option<Problem> {
     (value.is_empty() && names_credential(name) && template.is_one_reference())
@@ -226,8 +238,6 @@ fn set(env: &mut BTreeMap<String, String>, name: &str, value: String) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::config::fake::FakeLookup;
 

@@ -9,6 +9,8 @@ pub trait Lookup {
     fn var(&self, name: &str) -> Option<String>;
     /// The text of a file without the line ends at its end, or why it cannot be read (never what is in it).
     fn file(&self, path: &Path) -> Result<String, String>;
+    /// Whether there is a file.
+    fn is_file(&self, path: &Path) -> bool;
     /// What a command prints without the line ends at its end, or why it failed (never what it printed).
     fn command(&self, argv: &[String]) -> Result<String, String>;
     /// The home folder.

@@ -14,6 +14,10 @@ use super::template::{Template, from_base};
 use super::values::{Span, Value, Values};
 use super::{InheritEnv, Pin};
 
+/// Of a header and of a token.
+pub(super) const UNSENDABLE: &str = "no header can hold it, for there is a line end or another control character in it";
+pub(super) const UNSENDABLE_HINT: &str = "write printable text on one line";
+
 /// Reads sections and collects the faults.
 pub(super) struct Reader<'a> {
     pub(super) faults: Faults<'a>,
@@ -147,6 +151,11 @@ impl Reader<'_> {
                 self.faults.add(&name.span(), &path, cause, "remove it, or use another name");
             }
             let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
+            let known =
+                (!template.has_commands() && !self.is_disabled).then(|| template.expand(self.lookup).ok()).flatten();
+            if known.is_some_and(|known| !super::remote::is_sendable(&known.value)) {
+                self.faults.add(&value.span(), &path, UNSENDABLE, UNSENDABLE_HINT);
+            }
             let twice = headers.keys().any(|there: &String| there.eq_ignore_ascii_case(name.get_ref()));
             if twice {
                 self.faults.add(&name.span(), &path, "the header is written twice", "remove one of the two");
@@ -171,6 +180,10 @@ impl Reader<'_> {
     /// A string expanded at the launch, which could be expanded now.
     fn template(&mut self, path: &str, at: &Span, text: &str, is_path: bool) -> Option<Template> {
         let template = self.parsed(path, at, text)?;
+        if text.contains('\0') {
+            self.faults.add(at, path, "there is a NUL character in it, which no program takes", "remove it");
+            return None;
+        }
         (self.is_disabled || self.possible(&template, path, at, is_path)).then_some(template)
     }
 

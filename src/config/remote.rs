@@ -179,6 +179,11 @@ pub(super) fn refused_header(name: &str) -> Option<&'static str> {
     (hop.contains(&name.as_str()) || name.starts_with("proxy-")).then_some("this header belongs to the connection")
 }
 
+/// Whether a header can have this value.
+pub(super) fn is_sendable(value: &str) -> bool {
+    reqwest::header::HeaderValue::from_bytes(value.trim().as_bytes()).is_ok()
+}
+
 /// Why an address is of no use; `None` if it can be connected to.
 pub(super) fn refused_url(text: &str) -> Option<&'static str> {
     match reqwest::Url::parse(text) {

@@ -12,7 +12,8 @@ use crate::name::{SOURCE_ID_MAX, SourceId};
 
 use super::fault::{Fault, dotted, reason};
 use super::keys::{OF_HTTP, OF_PROGRAMS, SOURCE};
-use super::read::Reader;
+use super::launch::has_arguments;
+use super::read::{Reader, UNSENDABLE, UNSENDABLE_HINT};
 use super::values::{Span, Values};
 use super::{
     BadSource, CallLimits, EraChoice, Isolation, Launch, Pin, Reach, Remote, SourceConfig, SourceEntry, Start,
@@ -133,14 +134,7 @@ fn whole(reader: &mut Reader<'_>, values: &Values, section: &str, header: &Span)
         (None, Some(_)) => foreign_keys(reader, values, section, OF_PROGRAMS, "command", "url"),
     }
     address(reader, values, section);
-    if let (Some(command), Some(at)) = (values.template("command"), values.at("command")) {
-        let is_empty = !command.has_commands()
-            && command.expand_path(reader.lookup).is_ok_and(|expanded| expanded.value.is_empty());
-        if is_empty {
-            let hint = "write the program to start, as in `command = \"npx\"`";
-            reader.faults.add(at, dotted(section, "command"), "the command is empty", hint);
-        }
-    }
+    program(reader, values, section);
     instances(reader, values, section);
     let category = dotted(section, "category");
     reader.no_repetition(values.tables("category").map(|(name, values)| (dotted(&category, name), values)));
@@ -165,6 +159,21 @@ fn too_little(reader: &mut Reader<'_>, at: &Span, limit: &str, max: u64, secs: u
     let cause = format!("{max} is less than the {secs} of {}", dotted(of, key));
     let hint = format!("write at least {secs}, or a shorter `{key}`");
     reader.faults.add(at, limit.to_owned(), cause, hint);
+}
+
+/// What a command must be, as far as none has to be run to know it.
+fn program(reader: &mut Reader<'_>, values: &Values, section: &str) {
+    let (Some(template), Some(at)) = (values.template("command"), values.at("command")) else { return };
+    let known = if template.has_commands() { None } else { template.expand_path(reader.lookup).ok() };
+    let Some(command) = known.map(|known| known.value) else { return };
+    if command.is_empty() {
+        let hint = "write the program to start, as in `command = \"npx\"`";
+        reader.faults.add(at, dotted(section, "command"), "the command is empty", hint);
+    } else if !reader.is_disabled && has_arguments(&command, reader.base, reader.lookup) {
+        let cause = "there are blanks in it, and no such file: the command is the program alone";
+        let hint = "put the rest into `args`, as in `command = \"npx\"` and `args = [\"-y\", \"NAME\"]`";
+        reader.faults.add(at, dotted(section, "command"), cause, hint);
+    }
 }
 
 /// What an instance for each session asks of the other keys.
@@ -222,10 +231,14 @@ fn address(reader: &mut Reader<'_>, values: &Values, section: &str) {
     }
     if let (Some(token), Some(at), false) = (values.template("token"), values.at("token"), reader.is_disabled)
         && !token.has_commands()
-        && token.expand(reader.lookup).is_ok_and(|expanded| expanded.value.trim().is_empty())
+        && let Ok(expanded) = token.expand(reader.lookup)
     {
-        let problem = super::Problem::EmptyCredential(token.raw().to_owned());
-        reader.faults.add(at, dotted(section, "token"), problem.to_string(), problem.hint());
+        if expanded.value.trim().is_empty() {
+            let problem = super::Problem::EmptyCredential(token.raw().to_owned());
+            reader.faults.add(at, dotted(section, "token"), problem.to_string(), problem.hint());
+        } else if !super::remote::is_sendable(&expanded.value) {
+            reader.faults.add(at, dotted(section, "token"), UNSENDABLE, UNSENDABLE_HINT);
+        }
     }
 }
 
@@ -424,6 +437,15 @@ mod tests {
         ] {
             assert_eq!(faults(text), [told], "{text}");
         }
+        let told = "2: source.a.command: there are blanks in it, and no such file: the command is the program alone; hint: \
+                    put the rest into `args`, as in `command = \"npx\"` and `args = [\"-y\", \"NAME\"]`";
+        for command in ["npx -y foo", "npx -y ./foo", "./srv --port 3", "/bin/node x.js", "~/srv x", "${SPACED}"] {
+            assert_eq!(faults(&format!("[source.a]\ncommand = '{command}'\n")), [told], "{command}");
+        }
+        for command in ["my srv", "./my srv", "/not/there yet/srv", "npx"] {
+            assert_eq!(faults(&format!("[source.a]\ncommand = '{command}'\n")), [""; 0], "{command}");
+        }
+        assert_eq!(faults("[source.a]\ncommand = 'npx -y foo'\nenabled = false\n"), [""; 0]);
         let both = faults("[source.a]\ncommand = 'x'\nurl = 'https://x'\n");
         let told = "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two";
         assert_eq!(both, [told]);
@@ -447,6 +469,20 @@ mod tests {
                 "headers = { mcp-session-id = 'x' }",
                 "headers.mcp-session-id: the relay sets this header itself; hint: remove it, or use another name",
             ),
+            (
+                "headers = { A = \"a\\nb\" }",
+                "headers.A: no header can hold it, for there is a line end or another control character in it; hint: write \
+                 printable text on one line",
+            ),
+            (
+                "headers = { A = '${LINES}' }",
+                "headers.A: no header can hold it, for there is a line end or another control character in it; hint: write \
+                 printable text on one line",
+            ),
+            (
+                "headers = { A = \"\\u0000\" }",
+                "headers.A: there is a NUL character in it, which no program takes; hint: remove it",
+            ),
             ("headers = { A = 'x', a = 'y' }", "headers.a: the header is written twice; hint: remove one of the two"),
             (
                 "transport = 'stdio'",
@@ -464,7 +500,8 @@ mod tests {
         assert_eq!(faults("[source.a]\ncommand = 'x'\nheaders = {}\n"), [told]);
         let both = "auth = 'bearer'\ntoken = '${T}'\nheaders = { authorization = 'x' }";
         assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{both}\n")).len(), 1);
-        let all = "auth = 'bearer'\ntoken = '${T}'\nheaders = { Host = 'x' }\nca_file = 'x'\nproxy = 'http://p:1'\n\
+        assert_eq!(faults("[source.a]\nurl = 'https://x'\nauth = 'bearer'\ntoken = '${LINES}'\n").len(), 1);
+        let all = "auth = 'bearer'\ntoken = '${T}'\nheaders = { Host = 'x', A = \"\u{e9}\\n\" }\nca_file = 'x'\nproxy = 'http://p:1'\n\
                    transport = 'sse'\nconnect_timeout_secs = 3";
         assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{all}\n")), [""; 0]);
     }

@@ -48,6 +48,10 @@ impl Lookup for SystemLookup {
         text_of(file).map_err(|error| error.to_string())
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
     fn command(&self, argv: &[String]) -> Result<String, String> {
         let (program, args) = argv.split_first().ok_or_else(|| "it names no program".to_owned())?;
         let mut command = Command::new(program);

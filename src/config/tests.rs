@@ -15,7 +15,14 @@ fn lookup() -> FakeLookup {
         ("BAD", "not a prefix"),
         ("PATH", "/bin"),
         ("STATE", "/state"),
+        ("SPACED", "npx -y foo"),
+        ("LINES", "a\nb"),
     ])
+    .file("/bin/my srv", "")
+    .file("/bin/node", "")
+    .file("/conf/my srv", "")
+    .file("/conf/srv", "")
+    .file("/home/u/srv", "")
     .file("/conf/key", "secret-in-a-file")
     .file("/conf/empty", "")
 }

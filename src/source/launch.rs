@@ -60,6 +60,9 @@ impl LaunchError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Settings(_) => "set what is missing, or give it a default as in ${NAME:-default}",
+            Self::NotFound { command, .. } if command.contains(char::is_whitespace) => {
+                "write the program alone in `command`, and put the rest into `args`; if the blanks are its own, correct its path"
+            }
             Self::NotFound { .. } => "install it, give its full path in `command`, or set PATH in the source's `env`",
             Self::NoDirectory(_) => "create it, or correct `cwd`",
             Self::Refused { .. } => "check that `command` names a program and that it may be executed",
