@@ -29,7 +29,8 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
     let faults = Faults::new(text, file.to_owned());
     let mut reader = Reader { faults, lookup, base: &base, is_disabled: false, pin: Pin::Warn };
     top(&mut reader, &tree);
-    let relay = relay(&mut reader, &tree, file);
+    let values = relay_values(&mut reader, &tree);
+    let relay = relay(&values, file);
     reader.pin = relay.pin;
     let sources = match tree.get("source").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
@@ -39,11 +40,12 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
         Some(DeValue::Table(table)) => toolset::all(&mut reader, table, &repeated, &sources),
         _ => Vec::new(),
     };
+    toolset::spelled_sources(&mut reader, &values, ("relay", "always_visible"), &sources, &toolsets);
     let mut http = http::http(&mut reader, &tree);
     if let Some(DeValue::Table(table)) = tree.get("credential").map(Spanned::get_ref) {
         // With faults in all of them, nobody may connect: never everybody.
         http.is_guarded = true;
-        http.credentials = http::credentials(&mut reader, table, &repeated, &sources);
+        http.credentials = http::credentials(&mut reader, table, &repeated, (&sources, &toolsets));
     }
     Ok(Config { relay, http, sources, toolsets, faults: reader.faults.into_sorted() })
 }
@@ -175,11 +177,14 @@ fn unknown_table(word: &str, value: &DeValue<'_>) -> String {
     did_you_mean(word, "the tables are", &names(TOP))
 }
 
-fn relay(reader: &mut Reader<'_>, tree: &DeTable<'_>, file: &Path) -> RelayConfig {
-    let values = match tree.get("relay").map(Spanned::get_ref) {
+fn relay_values(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> Values {
+    match tree.get("relay").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => reader.section(RELAY, table, "relay"),
         _ => Values::new(RELAY),
-    };
+    }
+}
+
+fn relay(values: &Values, file: &Path) -> RelayConfig {
     let mib = usize::try_from(values.whole("max_message_mib")).unwrap_or(usize::MAX);
     RelayConfig {
         exposure: values.text("exposure").and_then(|word| Exposure::named(&word)).unwrap_or(Exposure::Toolsets),

@@ -16,7 +16,7 @@ use super::keys::{CREDENTIAL, HTTP, LISTEN};
 use super::read::Reader;
 use super::source::{Repeated, legal};
 use super::values::{Span, Values};
-use super::{Credential, Exposure, Grant, HttpConfig, SourceEntry};
+use super::{Credential, Exposure, Grant, HttpConfig, SourceEntry, ToolsetConfig, toolset};
 
 /// How credentials are written.
 pub(super) const CREDENTIAL_TABLES: &str = "credentials are tables named `[credential.NAME]`";
@@ -82,17 +82,20 @@ pub fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
+/// What the globs of credentials may name.
+type Known<'k> = (&'k [SourceEntry], &'k [ToolsetConfig]);
+
 /// Every credential of the file without faults, by id.
 pub(super) fn credentials(
     reader: &mut Reader<'_>,
     table: &DeTable<'_>,
     repeated: &Repeated,
-    sources: &[SourceEntry],
+    known: Known<'_>,
 ) -> Vec<Credential> {
     let mut found: Vec<Credential> = Vec::new();
     for (name, value) in table.iter() {
         let before = reader.faults.len();
-        let credential = credential(reader, name, value.get_ref(), repeated, sources);
+        let credential = credential(reader, name, value.get_ref(), repeated, known);
         let Some(credential) = credential.filter(|_| before == reader.faults.len()) else { continue };
         if let Some(twin) = found.iter().find(|other| other.token_sha256 == credential.token_sha256) {
             let cause = format!("it has the same token as `{}`", dotted("credential", twin.id.as_str()));
@@ -111,7 +114,7 @@ fn credential(
     name: &Spanned<DeString<'_>>,
     value: &DeValue<'_>,
     repeated: &Repeated,
-    sources: &[SourceEntry],
+    (sources, toolsets): Known<'_>,
 ) -> Option<Credential> {
     let written = name.get_ref().as_ref();
     let section = dotted("credential", written);
@@ -130,6 +133,9 @@ fn credential(
     let values = reader.section(CREDENTIAL, table, &section);
     let token_sha256 = token(reader, &values, &section, &name.span());
     known_sources(reader, &values, &section, sources);
+    for list in ["allow", "deny"] {
+        toolset::spelled_sources(reader, &values, (&section, list), sources, toolsets);
+    }
     let grant = Grant {
         sources: values.written("sources").map(|_| values.texts("sources")),
         read_only: values.flag("read_only"),
@@ -282,6 +288,22 @@ mod tests {
                 "3: credential.ci: it has neither `token` nor `token_sha256`; hint: write `token = \"${VARIABLE}\"`, or \
                  `token_sha256` with the digest of the token in hexadecimal",
                 "4: credential.ci.sources[0]: there is no such source; hint: did you mean `notes`?",
+            ],
+        );
+        // What withholds nothing is the worst.
+        check(
+            "[toolset.desk]\ntools = ['notes/*']\n[source.off]\ncommand = 'x'\nenabled = false\n[source.bad]\n\
+             [credential.ci]\ntoken = '0123456789abcdef'\nallow = ['notes/*', 'off/*', 'bad/x', 'git*/*', 'zz/*']\n\
+             deny = ['*/x', 'nots/file:///*', 'desk/*', '${T}/*']\n[relay]\nalways_visible = ['zz/*']",
+            &[
+                "8: source.bad: it has neither `command` nor `url`; hint: write `command = \"...\"` with the program to \
+                 start, or `url = \"https://...\"`",
+                "11: credential.ci.allow[4]: there is no source `zz`; hint: the sources are `bad`, `notes` and `off`",
+                "12: credential.ci.deny[1]: there is no source `nots`; hint: did you mean `notes`?",
+                "12: credential.ci.deny[2]: `desk` is a toolset, and the tools are judged by their sources; hint: write the \
+                 globs of the toolset's `tools`",
+                "12: credential.ci.deny[3]: there is no such source; hint: the sources are `bad`, `notes` and `off`",
+                "14: relay.always_visible[0]: there is no source `zz`; hint: the sources are `bad`, `notes` and `off`",
             ],
         );
         check(

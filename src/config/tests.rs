@@ -111,7 +111,7 @@ fn what_is_written_arrives() {
         r#"
 [relay]
 exposure = "eager"
-always_visible = ["a/*", "b/c/d"]
+always_visible = ["a/*", "a/c/d"]
 menu = ["call_tool", "find_tools"]
 state_dir = "${STATE}/x"
 remember = true
@@ -155,7 +155,7 @@ tool."two.three" = {}
         config.relay,
         RelayConfig {
             exposure: Exposure::Eager,
-            always_visible: vec!["a/*".to_owned(), "b/c/d".to_owned()],
+            always_visible: vec!["a/*".to_owned(), "a/c/d".to_owned()],
             menu: vec!["call_tool".to_owned(), "find_tools".to_owned()],
             state_dir: Some("/state/x".into()),
             remember: true,

@@ -11,7 +11,7 @@ use super::fault::{did_you_mean, dotted};
 use super::keys::TOOLSET;
 use super::read::Reader;
 use super::source::{Repeated, legal};
-use super::values::Values;
+use super::values::{Span, Values};
 use super::{PairGlob, SourceEntry, ToolsetConfig};
 
 /// How toolsets are written.
@@ -79,6 +79,31 @@ fn read(
     values
 }
 
+/// That each `source/name` glob of a list, if it spells its source out, names one that there is. One with a pattern in its
+/// place may be about sources to come.
+pub(super) fn spelled_sources(
+    reader: &mut Reader<'_>,
+    values: &Values,
+    (section, key): (&str, &str),
+    sources: &[SourceEntry],
+    toolsets: &[ToolsetConfig],
+) {
+    let Some(at) = values.at(key) else { return };
+    for (index, glob) in values.texts(key).iter().enumerate() {
+        let (source, _) = parted(glob);
+        if source.contains(['*', '?']) || sources.iter().any(|entry| entry.id().as_str() == source) {
+            continue;
+        }
+        let path = format!("{}[{index}]", dotted(section, key));
+        if toolsets.iter().any(|toolset| toolset.id.as_str() == source) {
+            let cause = format!("`{source}` is a toolset, and the tools are judged by their sources");
+            reader.faults.add(at, path, cause, "write the globs of the toolset's `tools`");
+        } else {
+            no_source(reader, at, path, source, sources);
+        }
+    }
+}
+
 /// That each glob names a source there is, or could name one.
 fn known_sources(reader: &mut Reader<'_>, values: &Values, section: &str, sources: &[SourceEntry]) {
     let Some(at) = values.at("tools") else { return };
@@ -88,17 +113,21 @@ fn known_sources(reader: &mut Reader<'_>, values: &Values, section: &str, source
         if sources.iter().any(|entry| matcher.matches(entry.id().as_str())) {
             continue;
         }
-        let ids: Vec<&str> = sources.iter().map(|entry| entry.id().as_str()).collect();
-        let hint = match did_you_mean(source, "", &ids) {
-            near if near.starts_with("did") => near,
-            _ if ids.is_empty() => "write a source first: a table named `[source.NAME]`".to_owned(),
-            _ => did_you_mean("", "the sources are", &ids[..ids.len().min(NAMED)]),
-        };
         let path = format!("{}[{index}]", dotted(section, "tools"));
-        let told = reader.faults.quoted(source);
-        let cause = told.map_or("there is no such source".to_owned(), |told| format!("there is no source {told}"));
-        reader.faults.add(at, path, cause, hint);
+        no_source(reader, at, path, source, sources);
     }
+}
+
+fn no_source(reader: &mut Reader<'_>, at: &Span, path: String, source: &str, sources: &[SourceEntry]) {
+    let ids: Vec<&str> = sources.iter().map(|entry| entry.id().as_str()).collect();
+    let hint = match did_you_mean(source, "", &ids) {
+        near if near.starts_with("did") => near,
+        _ if ids.is_empty() => "write a source first: a table named `[source.NAME]`".to_owned(),
+        _ => did_you_mean("", "the sources are", &ids[..ids.len().min(NAMED)]),
+    };
+    let told = reader.faults.quoted(source);
+    let cause = told.map_or("there is no such source".to_owned(), |told| format!("there is no source {told}"));
+    reader.faults.add(at, path, cause, hint);
 }
 
 fn parted(glob: &str) -> (&str, &str) {
