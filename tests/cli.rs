@@ -150,6 +150,12 @@ fn a_file_that_cannot_be_used_is_a_failure_of_the_configuration() {
         let own = bench.run_with(arguments, "", &[("TOOLRELAY_CONFIG", "elsewhere.toml")]);
         own.fails(3, "elsewhere.toml cannot be read", "");
     }
+    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    for bytes in [wide("\u{feff}[relay]\n"), wide("[relay]\n"), b"[relay] # \xfc\n".to_vec()] {
+        std::fs::write(bench.path("wide.toml"), bytes).unwrap();
+        let ran = bench.run(&["check", "--config", "wide.toml"]);
+        ran.fails(3, "wide.toml cannot be read: it ", "save it as UTF-8");
+    }
     let told = bench.run(&["check", "--json"]).fails(3, "sources.toml:1:", "").json();
     assert_eq!((&told[0]["line"], told.as_array().unwrap().len()), (&json!(1), 1));
     std::fs::remove_file(bench.path("sources.toml")).unwrap();
@@ -356,6 +362,18 @@ fn calls_that_fail_say_why() {
         (&["call", "good", "echo", "[1]"], 2, "they are JSON, but no object", "JSON object"),
     ] {
         assert_eq!(bench.run(arguments).fails(code, error, hint).stdout, "", "{arguments:?}");
+    }
+    // Scripts get an error of the relay's own where they look for a source's.
+    for (arguments, kind, error, hint) in [
+        (&["call", "good", "ecko"][..], "unknown_tool", "source `good` has no tool `ecko`", "did you mean `echo`?"),
+        (&["call", "goood", "echo"], "unknown_source", "there is no source `goood`", "did you mean `good`?"),
+        (&["call", "off", "echo"], "unavailable", "source `off` is disabled", "enabled = true"),
+        (&["call", "good", "delete_note"], "withheld", "is withheld: denied by", "sources.toml"),
+        (&["call", "good", "die", "{\"code\":4}"], "exited", "code 4", ""),
+    ] {
+        let told = bench.run(&[arguments, &["--json"]].concat()).fails(1, error, hint).json();
+        let part = |name: &str, part: &str| told["error"][name].as_str().unwrap().contains(part);
+        assert!(told["error"]["kind"] == kind && part("message", error) && part("hint", hint), "{told}");
     }
     let ran = bench.run_with(&["call", "good", "echo", "-"], "nonsense", &[]);
     ran.fails(2, "the arguments cannot be read", "`-` to read it from stdin");

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::progress::Progress;
 use super::{Common, Failure, blocks, output, relayed};
-use crate::call::{Call, CallRequest, End, ReturnPath, Subject};
+use crate::call::{Call, CallError, CallRequest, End, ErrorKind, ReturnPath, Subject};
 use crate::dispatch::{self, Asked};
 use crate::perform::CancelOnDrop;
 use crate::protocol::Era;
@@ -36,7 +36,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let request = request(arguments)?;
     relayed::run(common, async |relay, progress| {
         progress.say(format!("calling {}/{}", arguments.source, arguments.tool));
-        let (reply, era) = progress.during(call(relay, arguments, request, progress)).await?;
+        let ended = progress.during(call(relay, arguments, request, progress)).await;
+        let (reply, era) = match ended {
+            Ok(reply) => reply,
+            Err(error) => return failed(common, &error),
+        };
         print(common, arguments, &reply)?;
         judge(arguments, &reply, era)
     })
@@ -76,10 +80,9 @@ async fn call(
     arguments: &Arguments,
     request: CallRequest,
     progress: &Progress,
-) -> Result<(Message, Era), Failure> {
+) -> Result<(Message, Era), CallError> {
     let asked = Asked::Dispatched { source: Some(arguments.source.clone()), tool: arguments.tool.clone() };
-    let settled = dispatch::settle(&relay.control.snapshots, &asked).await;
-    let dispatch::Route { source, tool, limits } = settled.map_err(|error| relayed::refused(&error))?;
+    let dispatch::Route { source, tool, limits } = dispatch::settle(&relay.control.snapshots, &asked).await?;
     let request = request.named(&tool, &arguments.tool);
     let ticket = CancelOnDrop(Arc::default());
     let (end, ended) = oneshot::channel();
@@ -96,8 +99,11 @@ async fn call(
     }));
     match ended.await {
         Ok(End::Reply(reply)) => Ok((reply.message, reply.era)),
-        Ok(End::Failed(error)) => Err(relayed::refused(&error)),
-        Err(_) => Err(Failure::run("the call ended without an answer", "see the log with `--log debug`")),
+        Ok(End::Failed(error)) => Err(error),
+        Err(_) => {
+            let (text, hint) = ("the call ended without an answer", "see the log with `--log debug`");
+            Err(CallError::new(ErrorKind::Cancelled, text, hint))
+        }
     }
 }
 
@@ -133,6 +139,16 @@ impl ReturnPath for Back {
     fn outbox(&self) -> Option<Arc<Outbox>> {
         None
     }
+}
+
+/// A failure of the relay's own, for scripts where a source's error would be.
+fn failed(common: &Common, error: &CallError) -> Result<(), Failure> {
+    if common.json {
+        let mut told = error.clone();
+        told.hint = relayed::hint(error);
+        output::lines(&format!("{{\"error\":{}}}", told.to_json()))?;
+    }
+    Err(relayed::refused(error))
 }
 
 fn print(common: &Common, arguments: &Arguments, reply: &Message) -> Result<(), Failure> {

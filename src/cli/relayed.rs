@@ -97,15 +97,19 @@ pub async fn known(relay: &Relay, only: Option<&str>, progress: &Progress) -> (A
     (relay.control.snapshots.now(), failed)
 }
 
-/// A failed call or listing as the command line tells it: the remedies are commands, not tools.
+/// A failed call or listing as the command line tells it.
 pub fn refused(error: &CallError) -> Failure {
-    let hint = match (&error.similar[..], error.kind, &error.source) {
+    Failure::run(crate::redact::one_line(&error.message, usize::MAX), hint(error))
+}
+
+/// What to do about a failure on the command line: the remedies are commands, not tools.
+pub fn hint(error: &CallError) -> String {
+    match (&error.similar[..], error.kind, &error.source) {
         ([], ErrorKind::UnknownSource, _) => "see `toolrelay sources`".to_owned(),
         ([], ErrorKind::UnknownTool, Some(source)) => format!("see `toolrelay tools {source}`"),
         ([], ..) => remedy(error).to_owned(),
         (similar, ..) => format!("did you mean `{}`?", similar.join("` or `")),
-    };
-    Failure::run(crate::redact::one_line(&error.message, usize::MAX), hint)
+    }
 }
 
 /// What to do about a failure, without what a relay that goes on would do about it itself.

@@ -59,10 +59,15 @@ pub fn read_config(common: &Common) -> Result<(PathBuf, Result<Config, Unreadabl
 
 /// Reads and checks one file.
 pub fn check_file(file: &Path) -> Result<Result<Config, Unreadable>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::Config {
+    let fails = |error: &dyn std::fmt::Display, hint: &str| Failure::Config {
         error: format!("{} cannot be read: {error}", file.display()),
-        hint: "name another one with --config FILE".to_owned(),
-    })?;
+        hint: hint.to_owned(),
+    };
+    let bytes = std::fs::read(file).map_err(|error| fails(&error, "name another one with --config FILE"))?;
+    // Without its mark, UTF-16 of English text is UTF-8 with a NUL in each pair.
+    let is_wide = matches!(bytes[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]);
+    let told = if is_wide { "it seems to be UTF-16 text" } else { "it is not UTF-8 text" };
+    let text = String::from_utf8(bytes).ok().filter(|_| !is_wide).ok_or_else(|| fails(&told, "save it as UTF-8"))?;
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     Ok(config::check(&text, &absolute, &SystemLookup::new()))
 }
