@@ -126,6 +126,9 @@ impl Policy {
 
     /// Why a prompt or a resource is withheld, if it is: the same globs, over its name or its URI.
     pub fn refusal_of(&self, offered: Offered<'_>) -> Option<String> {
+        if self.allow.is_empty() && self.deny.is_empty() {
+            return None;
+        }
         let judged = offered.judged();
         if let Some(glob) = self.deny.iter().find(|glob| judged.is_denied_by(glob)) {
             return Some(denied(glob));

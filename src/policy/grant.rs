@@ -88,6 +88,9 @@ impl Granted {
 
     /// Why a prompt or a resource is withheld, if it is, whether the source lists it or not.
     pub fn refusal_of(&self, source: &str, offered: Offered<'_>) -> Option<String> {
+        if self.allow.is_empty() && self.deny.is_empty() {
+            return None;
+        }
         let judged = offered.judged();
         let is_denied = |glob: &&PairGlob| glob.source.matches(source) && judged.is_denied_by(&glob.name);
         if let Some(glob) = self.deny.iter().find(is_denied) {

@@ -145,6 +145,7 @@ mod tests {
             ),
             ("file:///secret/b", &["file:///secret/b#x", "file:///secret/b?x", "file:///secret/b/", "file:/secret/b/"]),
             ("file:///my%20secrets/*", &["file:///my secrets/a", "file:///my%20secrets/a", "file:///%6dy secrets/a"]),
+            ("note://x/secret/*", &["note://x/open/%2\te%2e/secret/a", "note://x/%252\te./secret/a"]),
             ("note://my%20x/*", &["note://my x/a", "NOTE://my%20x/a", "note://m\ny x/a"]),
             (
                 "http://h.example/sec/*",
@@ -203,6 +204,10 @@ mod tests {
             ("file:///open/a", "file:///open/*"),
             ("file:///open/{x}", "file:///open/*"),
             ("file:///open/a%20b", "file:///open/a%20b"),
+            ("file:///open/a b", "file:///open/a?b"),
+            ("file:///open/\u{fc}.txt", "file:///open/?.txt"),
+            ("file:///open/\u{fc}.txt", "file:///open/\u{fc}.txt"),
+            ("file:///open/100%", "file:///open/*"),
             ("file:///open/a b.txt?x#y", "file:*"),
             ("file://nas/share/a", "file://nas*"),
             ("http://h.example:80/a", "http://h.example:80/*"),

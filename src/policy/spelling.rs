@@ -3,8 +3,8 @@
 
 use reqwest::Url;
 
-/// What is escaped twice is read twice by careless sources.
-const READINGS: usize = 3;
+/// What is escaped twice is read twice by careless sources, and something may have to be dropped between.
+const READINGS: usize = 4;
 
 /// All other spellings of a URI. With `keep_user` the name that is to log in stays in them.
 pub fn others(uri: &str, keep_user: bool) -> Vec<String> {
@@ -14,7 +14,7 @@ pub fn others(uri: &str, keep_user: bool) -> Vec<String> {
             add(&mut all, plain(&text, is_path));
         }
         if let Some(url) = parsed(&text) {
-            add(&mut all, plain(named(url, keep_user).as_str(), false));
+            add(&mut all, read(&named(url, keep_user)));
         }
     }
     all.retain(|spelling| spelling != uri);
@@ -32,9 +32,9 @@ pub fn careless(uri: &str) -> Vec<String> {
             url.set_query(None);
             // An authority is set to none where there may be one.
             let _ = url.set_host(None);
-            add(&mut all, plain(url.as_str(), false).trim_end_matches('/').to_owned());
+            add(&mut all, read(&url).trim_end_matches('/').to_owned());
         }
-        add(&mut all, plain(url.as_str(), false));
+        add(&mut all, read(&url));
     }
     all
 }
@@ -49,16 +49,16 @@ fn add(all: &mut Vec<String>, spelling: String) {
 /// with backslashes as they are or as slashes.
 fn texts(uri: &str) -> Vec<String> {
     let mut all = vec![uri.to_owned()];
+    // One may bring the other about: `%2<TAB>e`.
     for _ in 0..READINGS {
-        let read = unescaped(all.last().expect("BUG: it began with one"));
-        if all.contains(&read) {
-            break;
+        let before = all.clone();
+        for text in &before {
+            for change in [unescaped, bare, |text: &str| text.replace('\\', "/")] {
+                add(&mut all, change(text));
+            }
         }
-        all.push(read);
-    }
-    for change in [bare, |text: &str| text.replace('\\', "/")] {
-        for text in all.clone() {
-            add(&mut all, change(&text));
+        if all.len() == before.len() {
+            break;
         }
     }
     all
@@ -79,6 +79,11 @@ fn bare(text: &str) -> String {
 fn parsed(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp" | "file").then_some(url)
+}
+
+/// A URL without the escapes that its parser made.
+fn read(url: &Url) -> String {
+    plain(&unescaped(url.as_str()), false)
 }
 
 /// A text without a scheme, as the path of a file.
