@@ -267,9 +267,10 @@ fn prescribed(mut error: CallError, answer: &Answer, choice: EraChoice) -> CallE
         EraChoice::Modern => ("modern", "legacy"),
         _ => ("legacy", "modern"),
     };
-    // -32600 and -32602 are what legacy sources say to whatever comes before `initialize`.
+    // -32000, -32600 and -32602 are what legacy sources say to whatever comes before `initialize`.
     let is_other = match (answer, refusal_code(answer)) {
         (Err(_), _) => false,
+        (Ok(_), Some(-32000)) => choice == EraChoice::Modern,
         (Ok(_), Some(code)) => [-32600, -32601, -32602].contains(&code) || protocol::MODERN_ERRORS.contains(&code),
         (Ok(_), None) => choice == EraChoice::Modern,
     };
