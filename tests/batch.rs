@@ -170,21 +170,60 @@ fn what_is_done_is_told_early_and_the_rest_later() {
     relay.finish();
 }
 
+/// Its client never learnt the batch's id, so nobody could have cancelled it later.
 #[test]
-fn a_batch_outlives_the_request_that_began_it() {
+fn a_request_for_a_batch_that_is_cancelled_cancels_the_batch() {
+    let place = Place::new();
+    let mut relay = Relay::greeted_in(&place, META_ONLY, &[place.journaled("fix", &[], "")]);
+    let arguments = json!({"calls": sleepers(5), "max_parallel": 2, "wait_ms": 60_000});
+    let id = relay.ask("tools/call", json!({"name": "batch_call", "arguments": arguments}));
+    eventually("two run", || calls(&place) == 2);
+    relay.cancel(&id);
+    eventually("they were taken back", || place.journal_count("fix.journal", CANCELLED) == 2);
+    assert_eq!(relay.call("fix", "echo", json!({})).structured(), json!({}));
+    assert_eq!(calls(&place), 3, "the others were never sent");
+    relay.finish();
+}
+
+#[test]
+fn a_batch_outlives_the_request_that_was_answered() {
     let place = Place::new();
     let mut relay = Relay::greeted_in(&place, META_ONLY, &[place.journaled("fix", &[], "")]);
     let naps: Vec<_> = (0..3).map(|_| call("fix", "sleep", json!({"ms": 400}))).collect();
-    let arguments = json!({"calls": naps, "max_parallel": 1, "wait_ms": 60_000});
+    let arguments = json!({"calls": naps, "max_parallel": 1, "wait_ms": 0});
     let id = relay.ask("tools/call", json!({"name": "batch_call", "arguments": arguments}));
-    eventually("the first runs", || calls(&place) == 1);
+    let begun = relay.answer(&id).structured();
     relay.cancel(&id);
-    eventually("the others run as well", || calls(&place) == 3);
-    assert_eq!(relay.call("fix", "echo", json!({})).structured(), json!({}));
+    let done = status(&mut relay, json!({"batch": begun["batch"], "wait_ms": 60_000}));
+    assert_eq!(statuses(&done), ["done"; 3], "{done}");
     assert_eq!(place.journal_count("fix.journal", CANCELLED), 0);
     // One that still runs when the client goes does not hold the relay up, and leaves nothing behind.
     batch(&mut relay, json!({"calls": sleepers(2), "wait_ms": 0}));
     relay.finish();
+}
+
+/// A source that never answered held every place until its calls timed out, and the calls of the others waited.
+#[test]
+fn a_slow_source_starves_no_other() {
+    for (most, running) in [(1, 1), (64, 4)] {
+        let place = Place::new();
+        let fix = place.journaled("fix", &[], &format!("max_in_flight = {most}"));
+        let mut relay = Relay::greeted_in(&place, META_ONLY, &[fix, source("fast", &["--tools", "x"], "")]);
+        let mut asked = sleepers(12);
+        asked.extend((0..6).map(|_| call("fast", "x", json!({}))));
+        let begun = batch(&mut relay, json!({"calls": asked, "max_parallel": 4, "wait_ms": 0}));
+        let id = begun["batch"].clone();
+        eventually("the fast ones are done", || status(&mut relay, json!({"batch": id}))["done"] == 6);
+        eventually("the slow ones run", || calls(&place) == running);
+        let seen = status(&mut relay, json!({"batch": id}));
+        let slow = &statuses(&seen)[..12];
+        assert!(slow[..running].iter().all(|status| *status == "running"), "{seen}");
+        assert!(slow[running..].iter().all(|status| *status == "waiting"), "{seen}");
+        assert_eq!(statuses(&seen)[12..], ["done"; 6]);
+        let ended = status(&mut relay, json!({"batch": id, "cancel": true}));
+        assert_eq!(statuses(&ended)[..12], ["cancelled"; 12]);
+        relay.finish();
+    }
 }
 
 #[test]

@@ -186,7 +186,15 @@ fn a_modern_client_that_goes_away_cancels() {
         drop(waiting);
         eventually("the source is told", || cancelled() == round);
     }
+    // A batch that it was not told of goes with it.
+    let batch = json!({"name": "batch_call", "arguments": {"calls": [sleep, sleep], "max_parallel": 1}});
+    let (text, headers) = client.request_text("tools/call", batch);
+    let waiting = client.begin(&headers, &text);
+    eventually("the source has the first call", || place.journal_count("fix.journal", "tools/call") == 4);
+    drop(waiting);
+    eventually("the source is told", || cancelled() == 3);
     assert!(client.call("fix", "echo", json!({"still": "here"})).text().contains("here"));
+    assert_eq!(place.journal_count("fix.journal", "tools/call"), 5, "the second was never sent");
     front.finish();
 }
 

@@ -44,8 +44,9 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
     let items = calls.iter().map(|call| item(&snapshot, call.get())).collect();
     let parallel = max_parallel.unwrap_or(PARALLEL).clamp(1, PARALLEL_MAX);
     let wait = Duration::from_millis(wait_ms.unwrap_or(WAIT_MS).min(WAIT_MS_MAX));
-    let id = context.batches.start(context.principal, context.tenant, items, parallel)?;
+    let (id, untold) = context.batches.start(context.principal, context.tenant, items, parallel)?;
     let report = context.batches.report(context.principal, &id, wait).await?;
+    untold.told();
     Ok(reply(&report))
 }
 
