@@ -12,7 +12,7 @@ use crate::call::{
 use crate::dispatch::{self, Asked, Route};
 use crate::protocol::{self, Era};
 use crate::snapshot::Snapshots;
-use crate::wire::{Message, Object, Outbox, Span};
+use crate::wire::{Message, Object, Outbox, Span, raw};
 
 /// What a source answered.
 pub struct Performed {
@@ -68,7 +68,7 @@ fn request() -> CallRequest {
 fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
     if let Some(error) = reply.error {
         let object = Object::parse(reply.text(error));
-        let said = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
+        let said = object.as_ref().and_then(|error| raw::string_lossy(error.get("message")?)).unwrap_or_default();
         let code = object.as_ref().and_then(|error| error.get("code")).unwrap_or("?");
         let (kind, hint) = if code == protocol::INVALID_PARAMS.to_string() {
             (ErrorKind::InvalidArguments, "correct the arguments and call again")

@@ -101,3 +101,38 @@ fn no_odd_tool_costs_a_real_client_the_list() {
         assert_eq!(seen["results"][1]["structuredContent"], json!({"a": "x"}), "{script} {mode}: {seen}");
     }
 }
+
+/// Programs that cut a text within an emoji write half of it. The words around it are shown and found all the same.
+#[test]
+fn half_a_character_hides_no_text() {
+    let place = Place::new();
+    let cut = r#""description":"Translates invoices \ud83d""#;
+    let title = r#""annotations":{"title":"Weather \udc00 map"}"#;
+    let inner =
+        r#""inputSchema":{"type":"object","properties":{"x":{"type":"string","description":"Barometer \ud83d"}}}"#;
+    let tools = format!(
+        r#"[{{"name":"one",{cut},"inputSchema":{{"type":"object"}}}},{{"name":"two",{title},{inner}}},{{"name":"three","inputSchema":{{"type":"object"}}}}]"#
+    );
+    let file = place.write("tools.json", &tools);
+    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &[source("a", &["--tools-json", &file], "")]);
+    let opened = relay.call_direct("enable_toolset", json!({"toolset": "a"})).structured();
+    assert_eq!(opened["tools"][0]["description"], "Translates invoices \u{fffd}", "{opened}");
+    let described: Vec<_> = opened["tools"].as_array().unwrap().iter().map(|tool| &tool["description"]).collect();
+    assert!(described.iter().any(|text| *text == "Weather \u{fffd} map"), "{opened}");
+    for (query, tool) in [("invoices", "one"), ("weather", "two"), ("barometer", "two")] {
+        let found = relay.call_direct("find_tools", json!({"query": query})).structured();
+        assert_eq!(found["matches"][0]["tool"], tool, "{query}: {found}");
+    }
+    // In a query it is searched for with the rest; in a name it stands for nothing.
+    let id = relay.ask_raw("tools/call", r#"{"name":"find_tools","arguments":{"query":"invoices \ud83d"}}"#);
+    assert_eq!(relay.answer(&id).structured()["matches"][0]["tool"], "one");
+    let id = relay.ask_raw("tools/call", r#"{"name":"find_tools","arguments":{"source":"a\ud83d"}}"#);
+    let (kind, text) = relay.answer(&id).failure();
+    assert!(kind == "invalid_arguments" && text.contains("`source` is to be a string of whole characters"), "{text}");
+    // Strict clients drop a list with such a text; what stands within a schema is the source's own, and stays.
+    let list = relay.list();
+    for shown in ["Translates invoices \u{fffd}", "Weather \u{fffd} map", r"Barometer \ud83d"] {
+        assert!(list.contains(shown), "{list}");
+    }
+    relay.finish();
+}

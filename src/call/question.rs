@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::protocol;
-use crate::wire::{Message, Object, Outbox, quoted};
+use crate::wire::{Message, Object, Outbox, quoted, raw};
 
 /// Whose call it is, where several clients share a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub fn error(code: i64, why: &str) -> String {
 /// The params of a source's question with its name before the message that the user is shown; members that `keep` refuses
 /// are left out.
 pub fn named(params: &Object<'_>, method: &str, source: &str, keep: impl Fn(&str) -> bool) -> String {
-    let message = (method == "elicitation/create").then(|| params.string("message")).flatten();
+    let message = (method == "elicitation/create").then(|| params.get("message").and_then(raw::string_lossy)).flatten();
     let told = message.map(|message| format!("\"message\":{}", quoted(&format!("[{source}] {message}"))));
     let more: Vec<&str> = told.iter().map(String::as_str).collect();
     params.rewritten(|name| keep(name) && (told.is_none() || name != "message"), &more)

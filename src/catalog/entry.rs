@@ -147,14 +147,14 @@ impl<'a> View<'a> {
     pub fn description(&self) -> Option<Cow<'a, str>> {
         match &self.entry.description {
             Some(text) => Some(Cow::Borrowed(text)),
-            None => self.members.text("description"),
+            None => self.members.text_lossy("description"),
         }
     }
 
     /// The display title: the tool's own, else that of its annotations.
     pub fn title(&self) -> Option<Cow<'a, str>> {
-        let own = self.members.text("title");
-        own.or_else(|| Members::of(self.members.get("annotations")?)?.text("title"))
+        let own = self.members.text_lossy("title");
+        own.or_else(|| Members::of(self.members.get("annotations")?)?.text_lossy("title"))
     }
 
     /// The first sentence of the description as one line of at most 160 characters; the title where there is none.

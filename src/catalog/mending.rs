@@ -11,15 +11,13 @@ type Check<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
 /// bad one (`None`: it is left out) and a sentence for [`repairs`](super::View::repairs).
 pub(super) fn mended(members: &Members<'_>) -> Vec<(&'static str, Option<String>, String)> {
     let mut found = Vec::new();
+    for key in ["description", "title"] {
+        found.extend(members.get(key).and_then(|value| mended_text(key, value)));
+    }
     let mut leave_out = |key: &'static str, wanted: &str| {
         found.push((key, None, format!("its `{key}` is no {wanted}, so it is left out")));
     };
     let is_bad = |key: &str, is_good: &dyn Fn(&str) -> bool| members.get(key).is_some_and(|value| !is_good(value));
-    for key in ["description", "title"] {
-        if is_bad(key, &is_text) {
-            leave_out(key, "text");
-        }
-    }
     if is_bad("_meta", &is_object) {
         leave_out("_meta", "object");
     }
@@ -32,7 +30,7 @@ pub(super) fn mended(members: &Members<'_>) -> Vec<(&'static str, Option<String>
         (
             "annotations",
             &[
-                ("title", &is_text),
+                ("title", &is_legible),
                 ("readOnlyHint", &flag),
                 ("destructiveHint", &flag),
                 ("idempotentHint", &flag),
@@ -49,14 +47,40 @@ pub(super) fn mended(members: &Members<'_>) -> Vec<(&'static str, Option<String>
         };
         let bad = |(name, is_good): &&Check| object.get(name).is_some_and(|value| !is_good(value));
         let bad: Vec<_> = checks.iter().filter(bad).map(|(name, _)| *name).collect();
+        let title = object.get("title").filter(|_| key == "annotations").and_then(|value| mended_text("title", value));
+        let title = title.and_then(|(_, title, note)| Some((title?, note)));
+        let mut notes = Vec::new();
+        let mut edit = Edit::new(text, &object);
+        if let Some((title, note)) = &title {
+            edit.set("title", title);
+            notes.push(note.clone());
+        }
         if !bad.is_empty() {
-            let mut edit = Edit::new(text, &object);
             bad.iter().for_each(|name| edit.remove(name));
-            let note = format!("the `{}` of its `{key}` has no value it can have, so it is left out", bad.join("`, `"));
-            found.push((key, Some(edit.finish()), note));
+            let left = bad.join("`, `");
+            notes.push(format!("the `{left}` of its `{key}` has no value it can have, so it is left out"));
+        }
+        if !notes.is_empty() {
+            found.push((key, Some(edit.finish()), notes.join("; ")));
         }
     }
     found
+}
+
+/// What stands in place of a text that a client might not take.
+fn mended_text(key: &'static str, value: &str) -> Option<(&'static str, Option<String>, String)> {
+    match raw::string_lossy(value) {
+        Some(_) if is_text(value) => None,
+        Some(text) => {
+            let note = format!("its `{key}` holds half a character, and U+FFFD stands for it");
+            Some((key, Some(raw::quote(&text)), note))
+        }
+        None => Some((key, None, format!("its `{key}` is no text, so it is left out"))),
+    }
+}
+
+fn is_legible(value: &str) -> bool {
+    raw::string_lossy(value).is_some()
 }
 
 fn is_text(value: &str) -> bool {

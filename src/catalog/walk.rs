@@ -25,7 +25,7 @@ impl<'a> Walk<'a> {
         rest.get(blanks).copied().unwrap_or_default()
     }
 
-    /// Goes over a value, and gives it if it is a string.
+    /// Goes over a value, and gives it if it is a string; as far as it is one, since texts are only searched here.
     pub fn string(&mut self) -> Option<Cow<'a, str>> {
         if self.next() != b'"' {
             self.skip();
@@ -36,7 +36,7 @@ impl<'a> Walk<'a> {
         let quoted = &self.text[start..self.at];
         match quoted.get(1..quoted.len().saturating_sub(1)) {
             Some(plain) if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
-            _ => raw::string(quoted),
+            _ => raw::string_lossy(quoted),
         }
     }
 

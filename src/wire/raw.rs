@@ -49,6 +49,11 @@ impl<'a> Members<'a> {
         self.get(key).and_then(string)
     }
 
+    /// The same, to be shown or searched; see [`string_lossy`].
+    pub fn text_lossy(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.get(key).and_then(string_lossy)
+    }
+
     /// The value of a key that is `true` or `false`.
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.get(key) {
@@ -57,6 +62,43 @@ impl<'a> Members<'a> {
             _ => None,
         }
     }
+}
+
+/// What a JSON string literal says, for texts that are shown or searched: U+FFFD stands for each half of a character (a lone
+/// surrogate), as programs write that cut a text within an emoji. Never for names: two that differ could become one.
+pub(crate) fn string_lossy(raw: &str) -> Option<Cow<'_, str>> {
+    if !raw.starts_with('"') {
+        return None;
+    }
+    string(raw).or_else(|| serde_json::from_str(&without_halves(raw)).ok().map(Cow::Owned))
+}
+
+/// The literal with `\ufffd` for each lone surrogate.
+fn without_halves(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        let (plain, escape) = rest.split_at(at);
+        let (length, kept) = match code_unit(escape) {
+            Some(0xD800..=0xDBFF) if matches!(code_unit(&escape[6..]), Some(0xDC00..=0xDFFF)) => (12, &escape[..12]),
+            Some(0xD800..=0xDFFF) => (6, "\\ufffd"),
+            Some(_) => (6, &escape[..6]),
+            None => {
+                let length = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
+                (length, &escape[..length])
+            }
+        };
+        out.push_str(plain);
+        out.push_str(kept);
+        rest = &escape[length..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// What an escape `\uXXXX` at the start of a text stands for.
+fn code_unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
 /// What a JSON text is.
@@ -116,6 +158,25 @@ mod tests {
         let members = Members::of(text).unwrap();
         assert_eq!(members.get("b"), Some(r#"{"b":1,"b":2}"#));
         assert_eq!(members.text("name"), None);
+    }
+
+    #[test]
+    fn half_a_character_costs_no_text() {
+        for (raw, want) in [
+            (r#""a \ud83d""#, Some("a \u{fffd}")),
+            (r#""\ude00 b\n""#, Some("\u{fffd} b\n")),
+            (r#""\ud83d\ud83d\ude00é""#, Some("\u{fffd}\u{1f600}é")),
+            (r#""\\ud83d \uD800\\""#, Some("\\ud83d \u{fffd}\\")),
+            (r#""\u0061""#, Some("a")),
+            ("\"plain\"", Some("plain")),
+            (r#""\x""#, None),
+            (r#""\ud8""#, None),
+            ("5", None),
+            ("null", None),
+        ] {
+            assert_eq!(string_lossy(raw).as_deref(), want, "{raw}");
+        }
+        assert_eq!(string(r#""a \ud83d""#), None);
     }
 
     #[test]
