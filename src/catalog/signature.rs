@@ -1,4 +1,5 @@
-//! Owns signatures: a tool's arguments in one line, such as `(query*: string, state: "open"|"closed" = "open")`.
+//! Owns signatures: a tool's arguments in one line, such as `(day*: string date, state: "open"|"closed" = "open", limit: integer
+//! 1..50)`.
 //! A signature is for reading; nothing is ever validated against it.
 
 use std::collections::HashMap;
@@ -19,6 +20,9 @@ const VALUE_MAX: usize = 48;
 const VALUES_MAX: usize = 12;
 /// The same where room is short.
 const VALUES_FEW: usize = 4;
+/// The longest limit of a value that is written out, in bytes: `20250101`, `-180.5`, `date-time`. A longer number is none: it is
+/// the largest that a program can hold.
+const LIMIT_MAX: usize = 12;
 /// How deep types may nest before `...` stands for the rest.
 const DEPTH_MAX: usize = 8;
 /// How many types one line may cost: a schema can be small and yet unfold without end.
@@ -44,7 +48,8 @@ const BEYOND: &[&str] = &[
 pub struct Signature {
     /// At most [`SIGNATURE_MAX`] characters; `*` marks what is required, `...` what is left out.
     pub text: String,
-    /// Whether the schema says more than the line. Limits of single values (`pattern`, `minimum`, `format`) do not count.
+    /// Whether the schema says more than the line. Limits of single values do not count: a `maximum` with its `minimum`, and
+    /// `format`, stand there if there is room; others (`pattern`, `minLength`) never do.
     pub lossy: bool,
 }
 
@@ -52,7 +57,7 @@ impl Signature {
     /// The signature of an input schema, given as JSON text.
     pub fn of(schema: &str) -> Self {
         let schema = schema.trim();
-        for detail in [Detail::Full, Detail::Flat] {
+        for detail in [Detail::Limits, Detail::Full, Detail::Flat] {
             let mut writer = Writer::new(schema, detail);
             if let Some(text) = writer.root() {
                 return Self::sealed(text, writer.lossy || detail == Detail::Flat);
@@ -76,11 +81,19 @@ impl Signature {
 /// How much is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
+    /// All there is, and the limits of single values.
+    Limits,
     Full,
     /// No members of nested objects, few values of enums.
     Flat,
     /// The same, and arguments are left out where the line is full.
     Cut,
+}
+
+impl Detail {
+    fn is_full(self) -> bool {
+        matches!(self, Self::Limits | Self::Full)
+    }
 }
 
 struct Writer<'a> {
@@ -258,6 +271,8 @@ impl<'a> Writer<'a> {
 
     fn named_type(&mut self, name: &str, members: &Members<'a>, depth: usize) -> String {
         match name {
+            "integer" | "number" if self.detail == Detail::Limits => format!("{name}{}", range(members)),
+            "string" if self.detail == Detail::Limits => format!("{name}{}", format_of(members)),
             "string" | "integer" | "number" | "boolean" | "null" => name.to_owned(),
             "array" => self.array(members, depth),
             "object" => self.object(members, depth),
@@ -291,7 +306,7 @@ impl<'a> Writer<'a> {
             return format!("[{}]", items.join(", "));
         }
         let item = members.get("items").map_or_else(|| "any".to_owned(), |item| self.type_of(item, depth + 1));
-        if is_union(&item) { format!("({item})[]") } else { format!("{item}[]") }
+        if is_compound(&item) { format!("({item})[]") } else { format!("{item}[]") }
     }
 
     /// An object: its members where it stands directly in the arguments, `{...}` deeper down.
@@ -301,7 +316,7 @@ impl<'a> Writer<'a> {
         if properties.0.is_empty() && extra.is_none_or(is_open) {
             return "object".to_owned();
         }
-        if self.detail != Detail::Full || self.objects >= 1 {
+        if !self.detail.is_full() || self.objects >= 1 {
             return format!("{{{}}}", self.rest());
         }
         self.objects += 1;
@@ -312,7 +327,7 @@ impl<'a> Writer<'a> {
 
     /// The alternatives joined by `|`, each once.
     fn union_of(&mut self, items: &[&'a str], mut write: impl FnMut(&mut Self, &'a str) -> String) -> String {
-        let most = if self.detail == Detail::Full { VALUES_MAX } else { VALUES_FEW };
+        let most = if self.detail.is_full() { VALUES_MAX } else { VALUES_FEW };
         let mut parts: Vec<String> = Vec::new();
         let mut length = 0;
         for &item in items {
@@ -352,8 +367,25 @@ fn is_open(schema: &str) -> bool {
     Members::of(schema).is_some_and(|members| members.0.is_empty())
 }
 
-/// Whether a type is made of alternatives.
-fn is_union(text: &str) -> bool {
+/// The numbers that are allowed, as ` 1..50`; a bound that is no plain number is left out.
+fn range(members: &Members<'_>) -> String {
+    let bound = |key| members.get(key).filter(|value| raw::kind(value) == Kind::Number && value.len() <= LIMIT_MAX);
+    // A least number alone is nearly always 0 or 1, and says little.
+    match bound("maximum") {
+        None => String::new(),
+        Some(most) => format!(" {}..{most}", bound("minimum").unwrap_or_default()),
+    }
+}
+
+/// The form of a text, as ` date-time`, where it has a plain name.
+fn format_of(members: &Members<'_>) -> String {
+    let is_plain = |name: &str| name.len() <= LIMIT_MAX && name.bytes().all(|c| c.is_ascii_lowercase() || c == b'-');
+    let name = members.text("format").filter(|name| !name.is_empty() && is_plain(name));
+    name.map(|name| format!(" {name}")).unwrap_or_default()
+}
+
+/// Whether a type is made of alternatives, or of a type and its limits.
+fn is_compound(text: &str) -> bool {
     let mut depth = 0;
     let mut is_quoted = false;
     let mut is_escaped = false;
@@ -365,7 +397,7 @@ fn is_union(text: &str) -> bool {
             _ => {}
         }
         is_escaped = c == '\\' && !is_escaped;
-        c == '|' && depth == 0 && !is_quoted
+        matches!(c, '|' | ' ') && depth == 0 && !is_quoted
     })
 }
 

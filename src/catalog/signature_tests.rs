@@ -29,7 +29,15 @@ fn types_are_written_short() {
     for (schema, text) in [
         ("{}", "any"),
         ("true", "any"),
-        (r#"{"type":"string","format":"uri","pattern":"x"}"#, "string"),
+        (r#"{"type":"string","pattern":"x","minLength":1}"#, "string"),
+        (r#"{"type":"string","format":"date-time"}"#, "string date-time"),
+        (r#"{"type":"string","format":"a format | of its own"}"#, "string"),
+        (r#"{"type":["string","null"],"format":"uri"}"#, "string uri|null"),
+        (r#"{"type":"integer","minimum":1,"maximum":50,"default":20}"#, "integer 1..50 = 20"),
+        (r#"{"type":"number","maximum":0.5}"#, "number ..0.5"),
+        (r#"{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991}"#, "integer"),
+        (r#"{"type":"integer","minimum":1,"maximum":"5"}"#, "integer"),
+        (r#"{"type":"array","items":{"type":"integer","minimum":1,"maximum":9}}"#, "(integer 1..9)[]"),
         (r#"{"type":["string","null"]}"#, "string|null"),
         (r#"{"anyOf":[{"type":"string"},{"type":"null"}],"default":null}"#, "string|null"),
         (r#"{"oneOf":[{"type":"string"},{"const":7},{"type":"string"}]}"#, "string|7"),
@@ -81,6 +89,23 @@ fn references_are_followed_and_recursion_ends() {
     );
     let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(3000), "}".repeat(3000));
     check_type(&deep, "...[][][][][][][][]", true);
+}
+
+/// Limits are the first to go where the line is full, and nothing else goes with them.
+#[test]
+fn limits_stand_where_there_is_room() {
+    let property = |at: usize| format!(r#""argument_{at:02}":{{"type":"integer","minimum":1,"maximum":50}}"#);
+    let schema = |count: usize| {
+        let list: Vec<_> = (0..count).map(property).collect();
+        format!(r#"{{"properties":{{{}}}}}"#, list.join(","))
+    };
+    assert!(Signature::of(&schema(13)).text.ends_with("argument_12: integer 1..50)"));
+    let full = Signature::of(&schema(15));
+    assert!(
+        full.text.ends_with("argument_14: integer)") && !full.text.contains("1..50") && !full.lossy,
+        "{}",
+        full.text
+    );
 }
 
 #[test]
