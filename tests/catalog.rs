@@ -225,6 +225,16 @@ fn find_tools_reaches_everything_once() {
         }
     }
     assert_eq!(relay.call_direct("find_tools", json!({"cursor": "nonsense"})).failure().0, "invalid_arguments");
+    // A page of another search would leave out what fits this one best.
+    let begun = relay.call_direct("find_tools", json!({"query": "finds tool", "limit": 3})).structured();
+    for other in [json!({}), json!({"query": "odd"}), json!({"query": "finds tool", "source": "z"})] {
+        let mut asked = other.clone();
+        asked["cursor"] = begun["nextCursor"].clone();
+        let (kind, text) = relay.call_direct("find_tools", asked).failure();
+        assert!(kind == "invalid_arguments" && text.contains("leave the cursor out"), "{other}: {text}");
+    }
+    let more = json!({"query": " finds tool ", "limit": 9, "detail": "brief", "cursor": begun["nextCursor"]});
+    assert_eq!(relay.call_direct("find_tools", more).structured()["matches"].as_array().unwrap().len(), 9);
     let full =
         relay.call_direct("find_tools", json!({"tools": ["z/tool/7:x", "a/nothing"], "detail": "full"})).structured();
     assert_eq!(full["matches"][0]["inputSchema"]["type"], "object");

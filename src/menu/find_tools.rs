@@ -9,6 +9,7 @@ use super::scope::Scope;
 use super::{Context, first_listing, json, read, text};
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::drift::Drift;
+use crate::catalog::listing::Fingerprint;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Entry, Toolset, Withheld};
 use crate::config::Exposure;
@@ -57,6 +58,20 @@ struct Arguments {
     cursor: Option<String>,
     #[serde(default)]
     detail: Detail,
+}
+
+impl Arguments {
+    /// A short form of what is searched for: pages of one search have it in common.
+    fn question(&self) -> String {
+        let mut hash = Fingerprint::new();
+        for text in [&self.query, &self.source, &self.category] {
+            hash.text(text.as_deref().unwrap_or_default().trim());
+        }
+        for tool in self.tools.iter().flatten() {
+            hash.text(tool);
+        }
+        hash.bytes()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// One tool in a reply.
@@ -179,8 +194,9 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         (_, Some(query)) => search(&snapshot, query, &scope, arguments.cursor.is_none().then_some(limit)).await,
         _ => counted(all(&scope)),
     };
+    let question = arguments.question();
     let rest = match &arguments.cursor {
-        Some(cursor) => after(&snapshot.catalog, &found, cursor)?,
+        Some(cursor) => after(&snapshot.catalog, &found, cursor, &question)?,
         None => &found,
     };
     let activating = snapshot.config.relay.exposure == Exposure::Progressive && query.is_some();
@@ -206,7 +222,8 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         context.control.open(context.principal, Change::Load(found)).await;
     }
     let more = matches.len() < rest.len();
-    let next_cursor = rest.get(matches.len().wrapping_sub(1)).filter(|_| more).map(cursor_of);
+    let next_cursor = rest.get(matches.len().wrapping_sub(1)).filter(|_| more);
+    let next_cursor = next_cursor.map(|last| cursor_of(last, &question));
     let reply = Reply {
         total,
         next_cursor,
@@ -284,27 +301,31 @@ async fn search<'a>(
     (hits.iter().map(|hit| (entry(hit.toolset, hit.entry), Some(hit.score))).collect(), total)
 }
 
-/// Says where a page ended, by the tool itself: pages stay right when the catalog changes in between.
-fn cursor_of((entry, score): &(&Entry, Option<f32>)) -> String {
-    format!("{:08x}:{}/{}", score.map_or(0, f32::to_bits), entry.source, entry.tool)
+/// Says of which question a page is, and where it ended, by the tool itself: pages stay right when the catalog changes in
+/// between.
+fn cursor_of((entry, score): &(&Entry, Option<f32>), question: &str) -> String {
+    format!("{question}:{:08x}:{}/{}", score.map_or(0, f32::to_bits), entry.source, entry.tool)
 }
 
 fn after<'a, 'b>(
     catalog: &Catalog,
     found: &'b Found<'a>,
     cursor: &str,
+    question: &str,
 ) -> Result<&'b [(&'a Entry, Option<f32>)], CallError> {
-    let parts = cursor
-        .split_once(':')
-        .and_then(|(bits, key)| Some((u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?)));
-    let Some((bits, (source, tool))) = parts else {
-        let text = "the cursor is none that `find_tools` gave";
-        return Err(CallError::new(
-            ErrorKind::InvalidArguments,
-            text,
-            "take `nextCursor` of the last reply, or leave it out",
-        ));
+    let refused = |text: &str, hint: &str| Err(CallError::new(ErrorKind::InvalidArguments, text, hint));
+    let parts = cursor.split_once(':').and_then(|(of, place)| {
+        let (bits, key) = place.split_once(':')?;
+        Some((of, u32::from_str_radix(bits, 16).ok()?, key.split_once('/')?))
+    });
+    let Some((of, bits, (source, tool))) = parts else {
+        let hint = "take `nextCursor` of the last reply, or leave it out";
+        return refused("the cursor is none that `find_tools` gave", hint);
     };
+    if of != question {
+        let hint = "leave the cursor out, or send it with the same `query`, `source`, `category` and `tools` as before";
+        return refused("the cursor belongs to another search", hint);
+    }
     if let Some(at) = found.iter().position(|(entry, _)| entry.source.as_str() == source && entry.tool.as_str() == tool)
     {
         return Ok(&found[at + 1..]);
