@@ -100,7 +100,7 @@ fn c11_a02_arguments_of_the_relays_own_tools() {
     for (tool, arguments, told) in [
         ("find_tools", json!({"query": "x", "lmit": 3}), "there is no `lmit`; known are `query`, `source`"),
         ("find_tools", json!({"limit": "many"}), "`limit` is to be a whole number"),
-        ("find_tools", json!({"tools": "a/echo"}), "`tools` is to be a list"),
+        ("find_tools", json!({"tools": 5}), "`tools` is to be a list"),
         ("find_tools", json!({"detail": "everything"}), "`detail` is to be one of \"brief\""),
         ("find_tools", json!([1]), ""),
         ("enable_toolset", json!({}), "`toolset` is missing"),
@@ -120,6 +120,33 @@ fn c11_a02_arguments_of_the_relays_own_tools() {
         }
         let (kind, text) = reply.failure();
         assert!(kind == "invalid_arguments" && text.contains(told), "{tool} {arguments}: {text}");
+    }
+    relay.finish();
+}
+
+/// Numbers and lists as texts, whole numbers with a fraction, one thing instead of a list, and blanks for what is left out.
+#[test]
+fn the_relays_own_tools_take_what_models_send() {
+    let mut relay = Trial::start(&[source("a", &["--tools", "x,y"], "")]);
+    let one = || json!({"source": "a", "tool": "x", "arguments": "null"});
+    for (tool, arguments, same) in [
+        ("find_tools", json!({"query": "x", "limit": 1.0}), json!({"query": "x", "limit": 1})),
+        ("find_tools", json!({"query": "x", "limit": "1"}), json!({"query": "x", "limit": 1})),
+        ("find_tools", json!({"query": "x", "limit": 0}), json!({"query": "x", "limit": 1})),
+        ("find_tools", json!({"query": "x", "cursor": "", "detail": null}), json!({"query": "x"})),
+        ("find_tools", json!({"tools": "a/x"}), json!({"tools": ["a/x"]})),
+        ("find_tools", json!({"tools": "[\"a/x\",\"a/y\"]"}), json!({"tools": ["a/x", "a/y"]})),
+        ("load_tools", json!({"tools": "a/x"}), json!({"tools": ["a/x"]})),
+        ("load_tools", json!({"tools": "[\"a/y\"]"}), json!({"tools": ["a/y"]})),
+        ("enable_toolset", json!({"toolset": "a", "detail": ""}), json!({"toolset": "a"})),
+    ] {
+        let got = relay.call_direct(tool, arguments.clone()).structured();
+        assert_eq!(got, relay.call_direct(tool, same).structured(), "{tool} {arguments}");
+    }
+    for calls in [json!([one()]), json!(json!([one()]).to_string()), one()] {
+        let arguments = json!({"calls": calls, "max_parallel": "2", "wait_ms": 2e4});
+        let batch = relay.call_direct("batch_call", arguments).structured();
+        assert_eq!((&batch["done"], &batch["results"][0]["status"]), (&json!(1), &json!("done")), "{calls}: {batch}");
     }
     relay.finish();
 }

@@ -1,14 +1,18 @@
 //! Owns the reading of the arguments of the relay's own tools, and what is said of those that cannot be read.
 //! Which there are is told by each tool's input schema alone.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 
 use crate::call::{CallError, ErrorKind};
-use crate::wire::Object;
 use crate::wire::raw::{self, Kind};
+use crate::wire::{Object, quoted, unquoted};
 
 /// What models write for `toolset` as well.
 const FOR_TOOLSET: &[&str] = &["source", "name", "id"];
+/// What is searched for is no name: half a character in it costs no more than itself.
+const QUERY: &str = "query";
 
 /// Reads the arguments of one of the relay's own tools, as models send them: absent, null, an object, or its text.
 pub fn read<T: DeserializeOwned>(name: &str, arguments: Option<&str>) -> Result<T, CallError> {
@@ -28,7 +32,7 @@ pub fn read<T: DeserializeOwned>(name: &str, arguments: Option<&str>) -> Result<
 fn read_as<T: DeserializeOwned>(arguments: Option<&str>, schema: &str) -> Result<T, String> {
     let text = match arguments {
         None | Some("null" | "\"\"") => "{}".into(),
-        Some(text) => crate::wire::unquoted(text).unwrap_or(text.into()),
+        Some(text) => unquoted(text).unwrap_or(text.into()),
     };
     let object = Object::parse(&text).ok_or("they are no JSON object")?;
     let root = Object::parse(schema).expect("BUG: a schema of its own is an object");
@@ -39,7 +43,70 @@ fn read_as<T: DeserializeOwned>(arguments: Option<&str>, schema: &str) -> Result
         let keys = if keys.is_empty() { "it takes none".to_owned() } else { format!("known are {}", keys.join(", ")) };
         return Err(format!("there is no `{}`; {keys}", stray.key));
     }
-    serde_json::from_str(&text).map_err(|error| complaint(&error.to_string(), &object, &known))
+    let required = root.get("required").and_then(raw::elements).unwrap_or_default();
+    let is_required = |key: &str| required.contains(&&*quoted(if known.get(key).is_none() { "toolset" } else { key }));
+    let meant = as_meant(&object, &known, is_required);
+    serde_json::from_str(&meant).map_err(|error| {
+        let object = Object::parse(&meant).expect("BUG: what is meant is an object");
+        complaint(&error.to_string(), &object, &known)
+    })
+}
+
+/// The schema of an argument.
+fn schema_of<'a>(known: &Object<'a>, key: &str) -> &'a str {
+    known.get(key).or_else(|| known.get("toolset")).unwrap_or("{}")
+}
+
+/// The arguments as their schemas have them, without those that say nothing and need not be there.
+fn as_meant(object: &Object, known: &Object, is_required: impl Fn(&str) -> bool) -> String {
+    let said = |member: &&raw::Member| is_required(&member.key) || !is_blank(member.value);
+    let members = object.members.iter().filter(said).map(|member| {
+        let value = match unquoted(member.value) {
+            None if member.key == QUERY => raw::string_lossy(member.value).map(|text| quoted(&text).into()),
+            _ => value_as_meant(member.value, schema_of(known, &member.key)),
+        };
+        format!("{}:{}", member.key_raw, value.unwrap_or(Cow::Borrowed(member.value)))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+/// Whether a value stands for none.
+fn is_blank(value: &str) -> bool {
+    value == "null" || unquoted(value).is_some_and(|text| text.trim().is_empty())
+}
+
+/// What models write for a value of this schema, as JSON has it: a number or a list as a text, a whole number with a
+/// fraction of zero, one thing where a list of them is wanted. `None`: it stays what it is.
+fn value_as_meant<'a>(value: &'a str, schema: &str) -> Option<Cow<'a, str>> {
+    let schema = Object::parse(schema)?;
+    let text = unquoted(value).map(|text| text.trim().to_owned());
+    match schema.string("type")?.as_ref() {
+        "integer" => whole(text.as_deref().unwrap_or(value)).map(|number| number.to_string().into()),
+        "boolean" => {
+            text.map(|text| text.to_lowercase()).filter(|text| text == "true" || text == "false").map(Cow::Owned)
+        }
+        "array" => {
+            let of_texts = Object::parse(schema.get("items")?)?.get("type") == Some("\"string\"");
+            let alone = |one: &str| match raw::kind(one) {
+                Kind::Text => of_texts,
+                Kind::Object => !of_texts && Object::parse(one).is_some(),
+                _ => false,
+            };
+            match text {
+                Some(list) if raw::elements(&list).is_some() => Some(list.into()),
+                Some(one) if alone(&one) => Some(format!("[{one}]").into()),
+                _ => alone(value).then(|| format!("[{value}]").into()),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// A whole number that is not negative, however it is written.
+fn whole(text: &str) -> Option<u64> {
+    let is_whole = |number: &f64| number.is_finite() && *number >= 0.0 && number.fract() == 0.0;
+    // What is too large for any limit is held to the limit.
+    text.parse().ok().or_else(|| text.parse().ok().filter(is_whole).map(|number: f64| number as u64))
 }
 
 /// What is wrong with arguments whose keys are all known, in the words of the schema.
@@ -52,8 +119,7 @@ fn complaint(said: &str, object: &Object, known: &Object) -> String {
         return format!("`{name}` stands there more than once");
     }
     let misfit = object.members.iter().find_map(|member| {
-        let schema = known.get(&member.key).or_else(|| known.get("toolset"))?;
-        misfit(member.value, schema).map(|wanted| format!("`{}` is to be {wanted}", member.key))
+        misfit(member.value, schema_of(known, &member.key)).map(|wanted| format!("`{}` is to be {wanted}", member.key))
     });
     misfit.unwrap_or_else(|| "a value does not fit".to_owned())
 }
@@ -67,7 +133,8 @@ fn misfit(value: &str, schema: &str) -> Option<String> {
         return (!choices.contains(&value)).then(|| format!("one of {}", choices.join(", ")));
     }
     let (fits, wanted) = match schema.string("type")?.as_ref() {
-        "string" => (kind == Kind::Text, "a string"),
+        "string" if kind == Kind::Text => (unquoted(value).is_some(), "a string of whole characters"),
+        "string" => (false, "a string"),
         "boolean" => (kind == Kind::Bool, "true or false"),
         "object" => (kind == Kind::Object, "an object"),
         "integer" => (value.parse::<u64>().is_ok(), "a whole number that is not negative"),
@@ -101,9 +168,33 @@ mod tests {
         #[serde(default)]
         cancel: bool,
         detail: Option<crate::menu::find_tools::Detail>,
+        calls: Option<Vec<Box<serde_json::value::RawValue>>>,
+        query: Option<String>,
     }
 
-    const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"},"limit":{"type":"integer"},"tools":{"type":"array","items":{"type":"string"}},"cancel":{"type":"boolean"},"detail":{"enum":["brief","full"]}}}"#;
+    const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"},"limit":{"type":"integer"},"tools":{"type":"array","items":{"type":"string"}},"cancel":{"type":"boolean"},"detail":{"enum":["brief","full"]},"calls":{"type":"array","items":{"type":"object"}},"query":{"type":"string"}},"required":["toolset"]}"#;
+
+    #[test]
+    fn what_models_send_is_understood() {
+        for (text, meant) in [
+            (r#"{"limit":1.0}"#, r#"{"limit":1}"#),
+            (r#"{"limit":" 12 "}"#, r#"{"limit":12}"#),
+            (r#"{"limit":2e1,"cancel":"True"}"#, r#"{"limit":20,"cancel":true}"#),
+            (r#"{"tools":"fx/alpha"}"#, r#"{"tools":["fx/alpha"]}"#),
+            (r#"{"tools":"[\"fx/alpha\", \"b\"]"}"#, r#"{"tools":["fx/alpha", "b"]}"#),
+            (r#"{"tools":["a"]}"#, r#"{"tools":["a"]}"#),
+            (r#"{"calls":"[{\"tool\":\"t\"}]"}"#, r#"{"calls":[{"tool":"t"}]}"#),
+            (r#"{"calls":"{\"tool\":\"t\"}"}"#, r#"{"calls":[{"tool":"t"}]}"#),
+            (r#"{"calls":{"tool":"t"}}"#, r#"{"calls":[{"tool":"t"}]}"#),
+            (r#"{"calls":"t"}"#, r#"{"calls":"t"}"#),
+            (r#"{"query":"","cancel":null,"detail":" ","toolset":""}"#, r#"{"toolset":""}"#),
+            (r#"{"query":"1.0","id":" x "}"#, r#"{"query":"1.0","id":" x "}"#),
+        ] {
+            let root = Object::parse(SCHEMA).unwrap();
+            let known = Object::parse(root.get("properties").unwrap()).unwrap();
+            assert_eq!(as_meant(&Object::parse(text).unwrap(), &known, |key| key == "toolset"), meant, "{text}");
+        }
+    }
 
     #[test]
     fn what_cannot_be_read_is_told_in_the_words_of_json() {
@@ -115,20 +206,26 @@ mod tests {
             (r#"{"toolset":"a","id":"b"}"#, "`toolset` stands there more than once"),
             (r#"{"toolset":7}"#, "`toolset` is to be a string"),
             (r#"{"id":null}"#, "`id` is to be a string"),
-            (r#"{"toolset":"a","limit":"9"}"#, "`limit` is to be a whole number that is not negative"),
+            (r#"{"toolset":"a","limit":"nine"}"#, "`limit` is to be a whole number that is not negative"),
+            (r#"{"toolset":"a","limit":"inf"}"#, "`limit` is to be a whole number that is not negative"),
+            (r#"{"toolset":"\ud83d"}"#, "`toolset` is to be a string of whole characters"),
+            (r#"{"toolset":"a","tools":["\ud83d"]}"#, "`tools` is to be a list, of strings only"),
             (r#"{"toolset":"a","limit":-1}"#, "`limit` is to be a whole number that is not negative"),
             (r#"{"toolset":"a","limit":1.5}"#, "`limit` is to be a whole number that is not negative"),
-            (r#"{"toolset":"a","tools":"b"}"#, "`tools` is to be a list, of strings only"),
+            (r#"{"toolset":"a","tools":5}"#, "`tools` is to be a list, of strings only"),
+            (r#"{"toolset":"a","tools":"[5]"}"#, "`tools` is to be a list, of strings only"),
             (r#"{"toolset":"a","tools":["b",5]}"#, "`tools` is to be a list, of strings only"),
             (r#"{"toolset":"a","cancel":"yes"}"#, "`cancel` is to be true or false"),
             (r#"{"toolset":"a","detail":"much"}"#, r#"`detail` is to be one of "brief", "full""#),
             (
                 r#"{"toolset":"a","lmit":1}"#,
-                "there is no `lmit`; known are `toolset`, `limit`, `tools`, `cancel`, `detail`",
+                "there is no `lmit`; known are `toolset`, `limit`, `tools`, `cancel`, `detail`, `calls`, `query`",
             ),
         ] {
             assert_eq!(read_as::<Arguments>(Some(text), SCHEMA).unwrap_err(), why, "{text}");
         }
+        let long = read_as::<Arguments>(Some(r#"{"toolset":"a","query":"x\ud83d y","limit":1e30}"#), SCHEMA).unwrap();
+        assert_eq!((long.query.as_deref(), long.limit), (Some("x\u{fffd} y"), Some(usize::MAX)));
         assert!(read_as::<Arguments>(Some(r#""{\"name\":\"a\",\"limit\":null}""#), SCHEMA).is_ok());
         let none = read_as::<serde::de::IgnoredAny>(Some(r#"{"x":1}"#), r#"{"type":"object","properties":{}}"#);
         assert_eq!(none.unwrap_err(), "there is no `x`; it takes none");

@@ -121,7 +121,7 @@ fn read_arguments(raw: Option<&str>) -> Result<Option<Cow<'_, str>>, &'static st
         return Ok(Some(Cow::Borrowed(raw)));
     }
     let text = unquoted(raw).ok_or("the inner `arguments` is no object")?;
-    if text.trim().is_empty() {
+    if matches!(text.trim(), "" | "null") {
         return Ok(None);
     }
     match Object::parse(&text) {
@@ -172,6 +172,7 @@ mod tests {
         check(r#"{"source":null,"tool":"s/t","arguments":null}"#, Ok((None, "s/t", None)));
         check(r#"{"source":"s","tool":"t","arguments":"{\"a\":1}"}"#, Ok((Some("s"), "t", Some(r#"{"a":1}"#))));
         check(r#"{"source":"s","tool":"t","arguments":""}"#, Ok((Some("s"), "t", None)));
+        check(r#"{"source":"s","tool":"t","arguments":"null"}"#, Ok((Some("s"), "t", None)));
         check(r#"{"source":"s","tool":"t","arguments":"{\n\"a\":1}"}"#, Ok((Some("s"), "t", Some(r#"{ "a":1}"#))));
         check(r#""{\"source\":\"s\",\"tool\":\"t\",\"arguments\":{}}""#, Ok((Some("s"), "t", Some("{}"))));
     }
