@@ -217,7 +217,7 @@ fn ambiguous(tool: &str, entries: &[&Entry]) -> CallError {
     let mut error = CallError::new(
         ErrorKind::InvalidArguments,
         format!("several sources have a tool `{tool}`"),
-        "say which one with `source`",
+        format!("say which one as `{}/{}`", entries[0].source, entries[0].tool),
     );
     error.tool = Some(tool.to_owned());
     error.similar = entries.iter().map(|entry| format!("{}/{}", entry.source, entry.tool)).collect();

@@ -151,6 +151,24 @@ fn the_relays_own_tools_take_what_models_send() {
     relay.finish();
 }
 
+/// The hint said to use an argument that `load_tools` does not have.
+#[test]
+fn a_name_of_several_sources_is_told_apart_in_one_word() {
+    let mut relay = Trial::start(&[source("a", &["--tools", "x"], ""), source("b", &["--tools", "x"], "")]);
+    let reply = relay.call_direct("load_tools", json!({"tools": ["x"]})).structured();
+    let reason = reply["failed"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("say which one as `a/x`") && !reason.contains("`source`"), "{reason}");
+    let reply = relay.call_direct("load_tools", json!({"tools": ["a/x"]})).structured();
+    assert_eq!(reply["loaded"][0]["name"], "a__x");
+    let (_, text) = relay.call_direct("call_tool", json!({"tool": "x"})).failure();
+    assert!(text.contains("say which one as `a/x`"), "{text}");
+    assert_eq!(
+        relay.call_direct("call_tool", json!({"tool": "a/x", "arguments": {"n": 1}})).structured(),
+        json!({"n": 1})
+    );
+    relay.finish();
+}
+
 #[test]
 fn c11_a03_what_is_shown_can_be_called_at_once() {
     for exposure in ["toolsets", "eager", "lazy", "meta-only", "progressive"] {
