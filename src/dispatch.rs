@@ -267,8 +267,19 @@ fn refused(source: &str, tool: &str, reason: &str) -> CallError {
     .at(source, Some(tool))
 }
 
-/// A tool that the source has not listed.
+/// A tool's name without the source in front of it, as in `source/tool` and `prefix__tool`.
+fn without_source<'a>(toolset: &Toolset, tool: &'a str) -> &'a str {
+    let rest = |source: &str| {
+        let rest = tool.strip_prefix(source)?;
+        rest.strip_prefix('/').or_else(|| rest.strip_prefix(SEPARATOR))
+    };
+    let names = [toolset.id.as_str(), &toolset.prefix].into_iter().filter(|name| !name.is_empty());
+    names.filter_map(rest).find(|rest| !rest.is_empty()).unwrap_or(tool)
+}
+
+/// A tool that the source has not listed, neither under this name nor without the source in front of it.
 fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str) -> Resolved {
+    let tool = without_source(toolset, tool);
     if let Some(error) = withheld_by_name(snapshot, source.id.as_str(), tool) {
         return Resolved::Refused(error);
     }

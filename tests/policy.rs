@@ -155,9 +155,16 @@ fn unlisted_tools_are_refused_or_forwarded() {
     assert_eq!(relay.call("strict", "quiet", json!({})).failure().0, "withheld");
     // What the source itself does not know is its own to say.
     assert!(relay.call("forward", "nonsense", json!({})).text().contains("unknown tool `nonsense`"));
+    // The source's own name in front is none of the tool's, and hides none that is denied.
+    for (name, n) in [("forward/quiet", 1), ("forward__quiet", 2)] {
+        assert_eq!(relay.call("forward", name, json!({"n": n})).structured(), json!({"n": n}));
+    }
+    for name in ["forward/delete_quietly", "forward__delete_quietly"] {
+        assert_eq!(relay.call("forward", name, json!({})).failure().0, "withheld");
+    }
     assert_eq!(called(&place, "refuse"), [""; 0]);
     assert_eq!(called(&place, "strict"), [""; 0]);
-    assert_eq!(called(&place, "forward"), ["quiet", "nonsense"]);
+    assert_eq!(called(&place, "forward"), ["quiet", "nonsense", "quiet", "quiet"]);
     relay.finish();
 }
 
