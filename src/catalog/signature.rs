@@ -178,7 +178,8 @@ impl<'a> Writer<'a> {
     /// The members of an object, the required ones first, both kinds in the schema's own order.
     fn arguments(&mut self, schema: &Members<'a>, depth: usize) -> Vec<String> {
         let required = schema.get("required").and_then(raw::elements).unwrap_or_default();
-        let required: Vec<_> = required.into_iter().filter_map(raw::string).collect();
+        let required = required.into_iter().filter(|name| raw::kind(name) == Kind::Text);
+        let required: Vec<_> = required.map(|name| raw::string(name).unwrap_or(name.into())).collect();
         let properties = schema.get("properties").and_then(Members::of).unwrap_or_default().0;
         let mut must = Vec::new();
         let mut may = Vec::new();
@@ -410,8 +411,11 @@ fn one_line(value: &str) -> String {
     }
 }
 
-/// A member's name, quoted where it is no plain word.
+/// A member's name, quoted where it is no plain word. One with half a character is there as it is written, quotes and all.
 fn key(name: &str) -> String {
+    if raw::string(name).is_none() && raw::string_lossy(name).is_some() {
+        return name.to_owned();
+    }
     let is_plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.'));
     if is_plain && !name.is_empty() { name.to_owned() } else { raw::quote(name) }
 }

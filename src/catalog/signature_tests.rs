@@ -19,6 +19,11 @@ fn required_arguments_come_first() {
         r#"(query*: string, ghost*: any, limit: integer, state: "open"|"closed" = "open")"#,
         false,
     );
+    check(
+        r#"{"properties":{"b":{},"a\ud83d":{},"\"c":{}},"required":["a\ud83d",7]}"#,
+        r#"("a\ud83d"*: any, b: any, "\"c": any)"#,
+        false,
+    );
     check("{}", "()", false);
     check(r#"{"type":"object","additionalProperties":false}"#, "()", false);
     check(r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "([key]: string)", false);
