@@ -200,8 +200,17 @@ impl Snapshot {
             || self.open.get(principal).is_some_and(|open| open.toolsets.contains(toolset))
     }
 
-    /// Whether all tools of a source are shown to the principal, in whichever drawers they are.
+    /// Whether all that a source has to show is shown to the principal, opened with its drawers or one by one.
     pub fn is_whole_open(&self, principal: &Principal, source: &str) -> bool {
+        let Some(toolset) = self.catalog.toolset(source).filter(|toolset| toolset.count > 0) else { return false };
+        // Of one that is still to be read from memory it is only known which drawers are open.
+        let mut shows = toolset.entries.iter().filter(|entry| entry.direct && !entry.hidden).peekable();
+        self.is_source_open(principal, source)
+            || (shows.peek().is_some() && shows.all(|entry| self.is_shown(principal, entry)))
+    }
+
+    /// Whether all drawers that a source has tools in are open to the principal.
+    pub fn is_source_open(&self, principal: &Principal, source: &str) -> bool {
         if self.config.toolsets.is_empty() {
             return self.is_open(principal, source);
         }

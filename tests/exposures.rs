@@ -106,6 +106,41 @@ fn lists_grow_only_by_what_is_meant_to_grow_them() {
     }
 }
 
+/// What is opened whole after it was opened bit by bit is nothing new, nor is a toolset without tools.
+#[test]
+fn a_toolset_that_adds_nothing_is_not_announced() {
+    let place = Place::new();
+    let tools =
+        json!([{"name": "x", "inputSchema": {"type": "object"}}, {"name": "y", "inputSchema": {"type": "object"}}]);
+    let two = place.write("two.json", tools.to_string());
+    let none = place.write("none.json", "[]");
+    let sources = [source("a", &["--tools-json", &two], ""), source("b", &["--tools-json", &none], "")];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    // Both are listed then, and what the relay says of them stays what it is.
+    relay.call_direct("enable_toolset", json!({"toolset": "b"}));
+    relay.call_direct("disable_toolset", json!({"toolset": "b"}));
+    relay.call("a", "x", json!({}));
+    relay.list();
+    let before = relay.noticed(CHANGED);
+    relay.call_direct("load_tools", json!({"tools": ["a/x", "a/y"]}));
+    let announced = |notices: &[support::Reply]| {
+        let is_change = |notice: &&support::Reply| notice.raw("method").is_some_and(|method| method.contains(CHANGED));
+        notices.iter().filter(is_change).count()
+    };
+    relay.await_notices("the loaded tools", |notices| announced(notices) > before);
+    let names = relay.names();
+    let before = relay.noticed(CHANGED);
+    for toolset in ["a", "b"] {
+        let opened = relay.call_direct("enable_toolset", json!({"toolset": toolset})).structured();
+        assert_eq!(opened["toolset"]["enabled"], true);
+    }
+    relay.listen(Duration::from_millis(1200));
+    assert_eq!((relay.noticed(CHANGED), relay.names()), (before, names));
+    relay.call_direct("disable_toolset", json!({"toolset": "a"}));
+    relay.await_notices("the closed toolset", |notices| announced(notices) > before);
+    relay.finish();
+}
+
 #[test]
 fn every_tool_of_the_relay_answers_in_every_exposure() {
     for (exposure, _) in EXPOSURES {

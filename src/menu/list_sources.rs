@@ -95,7 +95,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             instances: snapshot.source(id)?.instances(),
             tools: toolset.count,
             withheld: toolset.withheld_count,
-            enabled: snapshot.is_whole_open(context.principal, id),
+            enabled: snapshot.is_source_open(context.principal, id),
             read_only: toolset.read_only,
             changed: toolset.drift.len(),
             drift: toolset.drift.iter().take(DRIFT_TOLD).map(DriftLine::new).collect(),
