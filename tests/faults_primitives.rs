@@ -321,3 +321,38 @@ fn c21_a09_tasks_lead_back_to_their_source_for_their_owner_only() {
     trial.holds();
     trial.finish();
 }
+
+/// One prompt with `"description":null`, which many servers in Python write, took the lists of all sources away from clients
+/// that check what they read.
+#[test]
+fn an_item_of_no_legal_shape_costs_no_list() {
+    let place = Place::new();
+    let results = [
+        greeting(json!({"prompts": {}, "resources": {}})),
+        (
+            "prompts/list",
+            json!({"prompts": [{"name": "p", "description": null, "arguments": [{"x": 1}, {"name": "a"}]}]}),
+        ),
+        (
+            "resources/list",
+            json!({"resources": [{"uri": "x://1", "size": "5", "annotations": null, "_meta": {"k": null}}]}),
+        ),
+        (
+            "resources/templates/list",
+            json!({"resourceTemplates": [{"uriTemplate": "x://{a}", "name": "n", "mimeType": null}]}),
+        ),
+    ];
+    let mut trial = Trial::start_in(&place, "", &[answering(&place, "odd", &results, ""), source("fine", &[], "")]);
+    for id in ["odd", "fine"] {
+        trial.await_status(id, "ready");
+    }
+    let wants = [
+        json!([{"name": "odd__p", "arguments": [{"name": "a"}]}]),
+        json!([{"uri": "x://1", "name": "x://1", "_meta": {"k": null}}]),
+        json!([{"uriTemplate": "x://{a}", "name": "n"}]),
+    ];
+    for ((method, member), want) in LISTS.into_iter().zip(wants) {
+        assert_eq!(trial.request(method, json!({})).result()[member], want, "{method}");
+    }
+    trial.finish();
+}

@@ -21,7 +21,7 @@ pub(super) fn mended(members: &Members<'_>) -> Vec<(&'static str, Option<String>
     if is_bad("_meta", &is_object) {
         leave_out("_meta", "object");
     }
-    if is_bad("icons", &|value| raw::elements(value).is_some_and(|icons| icons.into_iter().all(is_icon))) {
+    if is_bad("icons", &is_icons) {
         leave_out("icons", "list of icons");
     }
     let flag = |value: &str| raw::kind(value) == Kind::Bool;
@@ -83,12 +83,16 @@ fn is_legible(value: &str) -> bool {
     raw::string_lossy(value).is_some()
 }
 
-fn is_text(value: &str) -> bool {
+pub(super) fn is_text(value: &str) -> bool {
     raw::string(value).is_some()
 }
 
-fn is_object(value: &str) -> bool {
+pub(super) fn is_object(value: &str) -> bool {
     raw::kind(value) == Kind::Object
+}
+
+pub(super) fn is_icons(value: &str) -> bool {
+    raw::elements(value).is_some_and(|icons| icons.into_iter().all(is_icon))
 }
 
 fn is_icon(value: &str) -> bool {

@@ -1,8 +1,11 @@
 //! Owns what a source offers besides tools: prompts, resources, their templates, skills; each item's JSON as the source wrote it.
 //! It does not judge or rename anything; an item that cannot be read is left out and costs no other.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
+use super::mending_offers::mended;
 use crate::name::ToolName;
 use crate::policy::Offered;
 use crate::wire::raw::{Members, elements};
@@ -138,6 +141,13 @@ impl Offer {
 }
 
 impl Item {
+    /// The JSON of a prompt, a resource or a template in a shape that strict clients take; `member` is the one that it is
+    /// told apart by.
+    pub fn shown(&self, member: &str) -> Cow<'_, str> {
+        let mended = Members::of(&self.raw).and_then(|members| mended(&self.raw, &members, member));
+        mended.map_or(Cow::Borrowed(&self.raw), Cow::Owned)
+    }
+
     /// The name as one of a tool, for making a directly shown name of it.
     pub fn name(&self) -> ToolName {
         ToolName::new(self.key.as_str())

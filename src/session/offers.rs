@@ -91,7 +91,7 @@ pub fn offers(snapshot: &Snapshot) -> impl Iterator<Item = (&Toolset, &Source, &
 /// The items of a list as they are shown.
 fn shown(snapshot: &Snapshot, kind: Kind) -> Vec<String> {
     if kind == Kind::Prompts {
-        return prompts(snapshot).iter().map(|(name, _, item)| renamed(&item.raw, "name", name)).collect();
+        return prompts(snapshot).iter().map(|(name, _, item)| renamed(&item.shown("name"), "name", name)).collect();
     }
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
@@ -106,7 +106,8 @@ fn shown(snapshot: &Snapshot, kind: Kind) -> Vec<String> {
                 uri = Naming::Relay(toolset.id.clone()).shown(&item.key);
             }
             let member = if kind == Kind::Templates { "uriTemplate" } else { "uri" };
-            all.push(if uri == item.key { item.raw.clone() } else { renamed(&item.raw, member, &uri) });
+            let raw = item.shown(member);
+            all.push(if uri == item.key { raw.into_owned() } else { renamed(&raw, member, &uri) });
         }
     }
     all
