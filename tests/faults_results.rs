@@ -267,6 +267,34 @@ fn c10_a11_codes_and_data_of_a_source_survive() {
     trial.finish();
 }
 
+/// Clients drop a message whose error is none by JSON-RPC, and wait for their answer until they give up.
+#[test]
+fn errors_of_no_legal_shape_are_answers() {
+    let place = Place::new();
+    let mut trial = Trial::start_in(&place, "", &[source("fix", &["--prompts", "p"], "")]);
+    trial.await_status("fix", "ready");
+    for (error, code, says) in [
+        (r#"{"code":"ENOENT","message":"no such file"}"#, -32603, "no such file"),
+        (r#"{"message":"boom"}"#, -32603, "boom"),
+        (r#"{"code":-32000}"#, -32000, "without a message"),
+        (r#"{"code":-32000,"message":null,"data":[1]}"#, -32000, "without a message"),
+        (r#"{"code":1.5,"message":"x"}"#, -32603, "x"),
+        ("{}", -32603, "without a message"),
+        (r#""no""#, -32603, "\"no\""),
+    ] {
+        let file = place.write("line", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{error}}}"));
+        let arguments = json!({"file": file});
+        for reply in [trial.call_direct("fix__raw_line", arguments.clone()), trial.call("fix", "raw_line", arguments)] {
+            let told = reply.error();
+            assert_eq!(told["code"], code, "{error}: {told}");
+            assert!(told["message"].as_str().unwrap().contains(says), "{error}: {told}");
+            let kept: Value = serde_json::from_str(error).unwrap();
+            assert!(!kept.is_object() || told["data"] == kept || told["data"] == kept["data"], "{error}: {told}");
+        }
+    }
+    trial.finish();
+}
+
 /// A source that writes every id as a string, that of a progress notification too.
 #[test]
 fn c15_a02_ids_in_the_other_type_are_understood() {

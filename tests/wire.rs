@@ -386,12 +386,14 @@ fn broken_answers_end_their_call_at_once() {
         (b"{\"result\":{\"id\":1,\"x\":[{\"id\":2}],},\"jsonrpc\":\"2.0\",\"id\":@ID@}", Failure("cannot be read")),
         (b"{\"id\":@ID@,\"result\":{\"content\":[],\"a\":1e400}}", Result("{\"content\":[],\"a\":1e400}")),
         (b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{\"content\":[]},\"error\":null}", Result("{\"content\":[]}")),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":null,\"error\":{\"code\":1}}", Error("{\"code\":1}")),
         (
-            b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{\"code\":99999999999999999999}}",
-            Error("{\"code\":99999999999999999999}"),
+            b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":null,\"error\":{\"code\":1,\"message\":\"no\"}}",
+            Error("{\"code\":1,\"message\":\"no\"}"),
         ),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{}}", Error("{}")),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{\"code\":99999999999999999999,\"message\":\"no\"}}",
+            Error("{\"code\":-32603,\"message\":\"no\",\"data\":{\"code\":99999999999999999999,\"message\":\"no\"}}"),
+        ),
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"@ID@\",\"result\":{\"content\":[]}}", Result("{\"content\":[]}")),
         (b"{\"jsonrpc\":\"2.0\",\"id\":@ID@.0,\"result\":{\"content\":[]}}", Result("{\"content\":[]}")),
         (b"[{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{\"content\":[]}}]", Result("{\"content\":[]}")),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::CallError;
+use crate::call::{CallError, error_shape};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Object, Outbox, Piece, Role, Span, quoted};
 
@@ -103,11 +103,13 @@ impl Exchange {
     /// own.
     pub fn pass_on(&self, reply: &Message, result: Option<&Object<'_>>, from: Era, hints: &str) {
         if let Some(error) = reply.error {
-            if reply.text(error).starts_with('{') {
-                return self.pass_member(reply, "error", error, Role::Error);
-            }
-            let text = format!("the source answered with an error that is no object: {}", reply.text(error));
-            return self.error(protocol::INTERNAL_ERROR, &text, None);
+            return match error_shape::mended(reply.text(error)) {
+                None => self.pass_member(reply, "error", error, Role::Error),
+                Some(mended) => {
+                    let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{mended}}}", self.id);
+                    self.frame(&[Piece::Text(&text)], Role::Error);
+                }
+            };
         }
         let Some(object) = result else {
             let place = reply.result.expect("BUG: a reply has a result or an error");
