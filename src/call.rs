@@ -1,6 +1,7 @@
 //! Owns one call in flight: what is asked of which source, within which limits, and the way back.
 //! It knows no session and no source: a call carries its own way back, and a source learns nothing else of its client.
 
+mod block_shape;
 pub mod error_shape;
 pub mod question;
 mod request;

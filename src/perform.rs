@@ -81,7 +81,6 @@ fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
     }
     let text = reply.text(reply.result.expect("BUG: a reply has a result or an error"));
     let object = Object::parse(text);
-    let is_error = object.as_ref().is_some_and(|object| object.get("isError") == Some("true"));
     let own = match &object {
         Some(object) if era == Era::Modern => {
             if object.string("resultType").is_some_and(|kind| kind != "complete") {
@@ -94,7 +93,10 @@ fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
         }
         _ => text.to_owned(),
     };
-    let own = shape::mended(&own, true).unwrap_or(own);
+    let mended = shape::mended(&own, true);
+    let told = mended.as_deref().map_or(object, Object::parse);
+    let is_error = told.is_some_and(|object| object.get("isError") == Some("true"));
+    let own = mended.unwrap_or(own);
     let result = RawValue::from_string(own).map_err(|error| {
         CallError::new(ErrorKind::Unavailable, format!("the source's result cannot be read: {error}"), "report this")
     })?;

@@ -88,6 +88,12 @@ fn c10_a03_results_that_are_nearly_valid_are_results() {
             json!({"content": says("one"), "isError": true}),
         ),
         (r#"{"degrees":21}"#, json!({"content": says("{\"degrees\":21}"), "degrees": 21})),
+        (
+            r#"{"content":["plain",null,{"type":"text","text":5}]}"#,
+            json!({"content": [says("plain")[0], says("5")[0]]}),
+        ),
+        (r#"{"content":[],"_meta":5}"#, json!({"content": [], "_meta": {"value": 5}})),
+        (r#"{"content":[],"isError":"true"}"#, json!({"content": [], "isError": true})),
         ("{}", json!({"content": []})),
         ("null", json!({"content": []})),
         ("[1]", json!({"content": says("[1]")})),
@@ -104,6 +110,10 @@ fn c10_a03_results_that_are_nearly_valid_are_results() {
     let batch = trial.call_direct("batch_call", json!({"calls": calls}));
     let legal = r#"{"content":[{"type":"text","text":"[1,2]"}],"structuredContent":[1,2]}"#;
     assert!(batch.line.contains(legal), "{}", batch.line);
+    place.write("result.json", r#"{"content":["no"],"isError":1}"#);
+    let batch = trial.call_direct("batch_call", json!({"calls": calls}));
+    assert!(batch.line.contains(r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#), "{}", batch.line);
+    assert_eq!(batch.structured()["results"][0]["status"], "failed", "{}", batch.line);
     trial.finish();
 }
 

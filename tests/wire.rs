@@ -109,7 +109,7 @@ fn value() -> impl Strategy<Value = String> {
 #[test]
 fn results_arrive_byte_for_byte() {
     let relay = RefCell::new(relay(""));
-    let checked = cases(150).run(&(value(), value(), any::<bool>()), |(block, more, last)| {
+    let checked = cases(150).run(&(object(value()), value(), any::<bool>()), |(block, more, last)| {
         let (content, more) = (format!("\"content\":[{block}]"), format!("\"x\":{more}"));
         let text = if last { format!("{{{more},{content}}}") } else { format!("{{{content},{more}}}") };
         let mut relay = relay.borrow_mut();

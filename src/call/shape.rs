@@ -1,8 +1,12 @@
 //! Owns the shape of a tool's result: one that strict clients would refuse is given a legal shape, with nothing lost, because
-//! the work was done. A result in order is not looked into.
+//! the work was done. A large result in order is not looked into; what blocks of content have to be is told by
+//! [`super::block_shape`].
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::block_shape::{block, said, text_block};
 use crate::wire::{Message, Object, quoted, raw, unquoted};
 
 /// Members that say nothing of what the tool found out.
@@ -10,6 +14,10 @@ const BESIDE: &[&str] = &["content", "structuredContent", "isError", "_meta", "r
 /// How most results begin that are in order.
 const USUAL: [&str; 2] = ["{\"content\":[", "{\"resultType\":\"complete\",\"content\":["];
 const STRUCTURED: &str = "\"structuredContent\"";
+/// Bytes of a result up to which a look into it costs nothing that could be measured.
+const SMALL: usize = 16 * 1024;
+/// Where the small members of a large result stand: that many bytes before its end.
+const TAIL: usize = 256;
 
 /// The reply with its result in a legal shape; `None` where it is in order, or no result of a tool at all. Only up to
 /// 2025-11-25 structured content has to be an object: `any` says that it may be anything.
@@ -38,7 +46,8 @@ pub fn mended(result: &str, any: bool) -> Option<String> {
     }
     let (content, structured) = (object.get("content"), object.get("structuredContent"));
     let is_kept = structured.is_none_or(|value| any || value.starts_with('{'));
-    if is_kept && content.is_some_and(|content| content.starts_with('[')) {
+    let beside = beside(&object);
+    if is_kept && content.is_some_and(has_good_blocks) && beside.is_empty() {
         return None;
     }
     let mut blocks: Vec<String> = blocks(content);
@@ -49,13 +58,60 @@ pub fn mended(result: &str, any: bool) -> Option<String> {
     if blocks.is_empty() && object.members.iter().any(|member| !BESIDE.contains(&&*member.key)) {
         blocks.push(said(result));
     }
-    let keep = |name: &str| name != "content" && (is_kept || name != "structuredContent");
-    Some(object.rewritten(keep, &[&format!("\"content\":[{}]", blocks.join(","))]))
+    let keep = |name: &str| {
+        name != "content"
+            && (is_kept || name != "structuredContent")
+            && beside.iter().all(|(changed, _)| *changed != name)
+    };
+    let content = format!("\"content\":[{}]", blocks.join(","));
+    let more: Vec<&str> =
+        [content.as_str()].into_iter().chain(beside.iter().filter_map(|(_, text)| text.as_deref())).collect();
+    Some(object.rewritten(keep, &more))
 }
 
-/// Whether a result can be told to be in order without a look into it.
+/// The members beside the content that no client takes as they are, each with its text in place of the bad one (`None`: it
+/// is left out).
+fn beside(object: &Object<'_>) -> Vec<(&'static str, Option<String>)> {
+    let mut found = Vec::new();
+    if let Some(meta) = object.get("_meta").filter(|meta| !meta.starts_with('{')) {
+        found.push(("_meta", (meta != "null").then(|| format!("\"_meta\":{{\"value\":{meta}}}"))));
+    }
+    if let Some(flag) = object.get("isError").filter(|flag| !matches!(*flag, "true" | "false")) {
+        let is_error = !matches!(unquoted(flag).as_deref().unwrap_or(flag), "false" | "False" | "0" | "");
+        found.push(("isError", (flag != "null").then(|| format!("\"isError\":{is_error}"))));
+    }
+    found
+}
+
+/// Whether a result can be told to be in order by a glance: a large one, by how it begins and ends.
 fn is_in_order(result: &[u8], any: bool) -> bool {
-    USUAL.iter().any(|usual| result.starts_with(usual.as_bytes())) && (any || has_objects_only(result))
+    let content = USUAL.iter().find_map(|usual| result.strip_prefix(usual.as_bytes()));
+    result.len() > SMALL
+        && content.is_some_and(|content| matches!(content.trim_ascii_start().first(), Some(b'{' | b']')))
+        && has_good_end(&result[result.len() - TAIL..])
+        && (any || has_objects_only(result))
+}
+
+/// Whether nothing at the end of a result looks as if it were of a wrong type.
+fn has_good_end(end: &[u8]) -> bool {
+    let is_good = |name: &str, values: &[&str]| {
+        memchr::memmem::find_iter(end, name).all(|at| {
+            let rest = end[at + name.len()..].trim_ascii_start();
+            let Some(value) = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start) else { return true };
+            values.iter().any(|start| value.starts_with(start.as_bytes()))
+        })
+    };
+    is_good("\"isError\"", &["true", "false"]) && is_good("\"_meta\"", &["{"])
+}
+
+/// Whether a content is a list of blocks that clients take; of a large one, whether it begins so.
+fn has_good_blocks(content: &str) -> bool {
+    let Some(list) = content.strip_prefix('[') else { return false };
+    if list.len() > SMALL {
+        return list.trim_start().starts_with(['{', ']']);
+    }
+    let is_good = |text: &str| matches!(block(text), Some(Cow::Borrowed(_)));
+    raw::elements(content).is_some_and(|blocks| blocks.into_iter().all(is_good))
 }
 
 /// Whether each structured content in a text is an object; also those that stand deeper, which are rare.
@@ -69,24 +125,14 @@ fn has_objects_only(text: &[u8]) -> bool {
 }
 
 fn blocks(content: Option<&str>) -> Vec<String> {
-    match content {
+    let all = match content {
         None | Some("null") => Vec::new(),
-        Some(list) if list.starts_with('[') => {
-            raw::elements(list).unwrap_or_default().into_iter().map(str::to_owned).collect()
-        }
-        Some(one) if Object::parse(one).is_some_and(|block| block.string("type").is_some()) => vec![one.to_owned()],
-        Some(other) => vec![said(other)],
-    }
-}
-
-/// A value as a block of text: a string as it is, anything else as its JSON.
-fn said(value: &str) -> String {
-    if value.starts_with('"') { text_block(value) } else { text_block(&quoted(value)) }
-}
-
-/// A block of text, given as a JSON string.
-fn text_block(text: &str) -> String {
-    format!("{{\"type\":\"text\",\"text\":{text}}}")
+        Some(list) if list.starts_with('[') => raw::elements(list).unwrap_or_default(),
+        // One block without its list.
+        Some(one) if Object::parse(one).is_some_and(|block| block.string("type").is_some()) => vec![one],
+        Some(other) => return vec![said(other)],
+    };
+    all.into_iter().filter_map(block).map(Cow::into_owned).collect()
 }
 
 /// Whether a block says in text what this value is.
@@ -114,6 +160,44 @@ mod tests {
         ] {
             assert_eq!(mended(result, false), None, "{result}");
             assert_eq!(mended(result, true), None, "{result}");
+        }
+    }
+
+    /// Of a large result the beginning and the end are looked at, and all of it only where those are not in order.
+    #[test]
+    fn large_results_are_mended_where_it_shows() {
+        let filler = text_block(&quoted(&"x".repeat(2 * SMALL)));
+        let of = |blocks: &str, rest: &str| format!("{{\"content\":[{blocks}]{rest}}}");
+        for rest in ["", ",\"isError\":false", ",\"_meta\":{\"isError\" : true}"] {
+            assert_eq!(mended(&of(&filler, rest), false), None, "{rest}");
+        }
+        let strange = format!("{filler},5");
+        assert_eq!(mended(&of(&strange, ""), false), None);
+        for (blocks, rest, want) in [
+            (&*filler, ",\"isError\":1", of(&filler, ",\"isError\":true")),
+            (&filler, ",\"_meta\":null", of(&filler, "")),
+            (&format!("\"a\",{filler}"), "", of(&format!("{},{filler}", text_block("\"a\"")), "")),
+            (&strange, ",\"structuredContent\":5", of(&format!("{filler},{}", text_block("\"5\"")), "")),
+        ] {
+            assert!(mended(&of(blocks, rest), false) == Some(want), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_the_content_is_mended() {
+        for (bad, good) in [
+            ("\"_meta\":5", ",\"_meta\":{\"value\":5}"),
+            ("\"_meta\":null", ""),
+            ("\"isError\":\"true\"", ",\"isError\":true"),
+            ("\"isError\":\"false\"", ",\"isError\":false"),
+            ("\"isError\":1", ",\"isError\":true"),
+            ("\"isError\":0", ",\"isError\":false"),
+            ("\"isError\":null", ""),
+        ] {
+            let want = format!("{{\"content\":[]{good}}}");
+            for result in [format!("{{\"content\":[],{bad}}}"), format!("{{{bad},\"content\":[]}}")] {
+                assert_eq!(mended(&result, true), Some(want.clone()), "{result}");
+            }
         }
     }
 

@@ -1,0 +1,136 @@
+//! Owns the shape of one block of content: what a strict client would refuse is put as text, or made whole, with nothing lost.
+//! Blocks of types that it does not know stay as they are.
+
+use std::borrow::Cow;
+
+use crate::wire::{Object, quoted};
+
+/// How most blocks begin.
+const PLAIN: &str = "{\"type\":\"text\",\"text\":\"";
+/// Members that may be missing, and are none when they are null.
+const OPTIONAL: &[&str] = &["annotations", "_meta", "title", "description", "size", "icons"];
+
+/// The block in a legal shape, borrowed where it has one; `None` where there is none.
+pub fn block(text: &str) -> Option<Cow<'_, str>> {
+    if text == "null" {
+        return None;
+    }
+    let is_plain = text.starts_with(PLAIN) && memchr::memmem::find(text.as_bytes(), b"null").is_none();
+    if is_plain {
+        return Some(Cow::Borrowed(text));
+    }
+    let Some(object) = Object::parse(text) else { return Some(Cow::Owned(said(text))) };
+    Some(mended(&object).map_or(Cow::Borrowed(text), Cow::Owned))
+}
+
+fn mended(object: &Object<'_>) -> Option<String> {
+    let is_text = |name: &str| object.get(name).is_some_and(|value| value.starts_with('"'));
+    let kind = object.string("type")?;
+    let mut more = None;
+    let is_whole = match &*kind {
+        "text" => {
+            more = (!is_text("text")).then(|| Some(("text", text(object)?)));
+            !matches!(more, Some(None))
+        }
+        "image" | "audio" => is_text("data") && is_text("mimeType"),
+        "resource_link" => {
+            more = (!is_text("name")).then(|| Some(("name", object.get("uri")?.to_owned())));
+            is_text("uri")
+        }
+        "resource" => {
+            let inner = object.get("resource").and_then(Object::parse);
+            more = inner.as_ref().and_then(|inner| without_nulls(inner, None)).map(|inner| Some(("resource", inner)));
+            inner.is_some()
+        }
+        _ => return None,
+    };
+    if !is_whole {
+        return Some(text_block(&quoted(object.text)));
+    }
+    without_nulls(object, more.flatten())
+}
+
+/// The text of a block of text that has none; `None` where it says something in another way.
+fn text(object: &Object<'_>) -> Option<String> {
+    match object.get("text") {
+        None | Some("null") => {
+            let says_nothing = |name: &str| matches!(name, "type" | "text" | "annotations" | "_meta");
+            object.members.iter().all(|member| says_nothing(&member.key)).then(|| "\"\"".to_owned())
+        }
+        Some(other) => Some(quoted(other)),
+    }
+}
+
+/// The object with another value of one member, and without optional members that are null; `None` where nothing changes.
+fn without_nulls(object: &Object<'_>, new: Option<(&str, String)>) -> Option<String> {
+    let is_unset = |name: &str| {
+        let may_be = OPTIONAL.contains(&name) || (name == "mimeType" && object.get("uri").is_some());
+        may_be && object.get(name) == Some("null")
+    };
+    if new.is_none() && !object.members.iter().any(|member| is_unset(&member.key)) {
+        return None;
+    }
+    let more = new.as_ref().map(|(name, value)| format!("\"{name}\":{value}"));
+    let keep = |name: &str| !is_unset(name) && new.as_ref().is_none_or(|(changed, _)| *changed != name);
+    Some(object.rewritten(keep, &more.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
+/// A value as a block of text: a string as it is, anything else as its JSON.
+pub fn said(value: &str) -> String {
+    if value.starts_with('"') { text_block(value) } else { text_block(&quoted(value)) }
+}
+
+/// A block of text, given as a JSON string.
+pub fn text_block(text: &str) -> String {
+    format!("{{\"type\":\"text\",\"text\":{text}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_order_and_strange_ones_stay() {
+        for text in [
+            r#"{"type":"text","text":"null"}"#,
+            r#"{ "text":"a", "type":"text","annotations":{"audience":["developer"],"priority":2.5} }"#,
+            r#"{"type":"image","data":"aGk=","mimeType":"image/png","x":null}"#,
+            r#"{"type":"resource","resource":{"uri":"file:///a","text":"t"}}"#,
+            r#"{"type":"resource_link","uri":"file:///c","name":"c"}"#,
+            r#"{"type":"video","annotations":null}"#,
+            r#"{"type":5,"text":5}"#,
+            r#"{"a":1e400}"#,
+            "{}",
+        ] {
+            assert_eq!(block(text), Some(Cow::Borrowed(text)));
+            assert!(matches!(block(text), Some(Cow::Borrowed(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_none_are_made_some() {
+        let check = |text: &str, want: &str| assert_eq!(block(text).as_deref(), Some(want), "{text}");
+        let text = |text: &str| text_block(&quoted(text));
+        check("\"t\\u00e9\"", &text_block("\"t\\u00e9\""));
+        check("5", &text("5"));
+        check("[1, 2]", &text("[1, 2]"));
+        check(r#"{"type":"text","text":5}"#, r#"{"text":"5","type":"text"}"#);
+        check(r#"{"type":"text","text":{"a":"b"}}"#, r#"{"text":"{\"a\":\"b\"}","type":"text"}"#);
+        check(r#"{"type":"text","text":null,"_meta":null}"#, r#"{"text":"","type":"text"}"#);
+        check(r#"{"type":"text"}"#, r#"{"text":"","type":"text"}"#);
+        check(r#"{"type":"text","text":"a","annotations":null,"_meta":null}"#, r#"{"type":"text","text":"a"}"#);
+        check(r#"{"type":"resource_link","uri":"x:1"}"#, r#"{"name":"x:1","type":"resource_link","uri":"x:1"}"#);
+        let inner = r#"{"type":"resource","resource":{"uri":"x:1","mimeType":null,"text":"t"}}"#;
+        check(inner, r#"{"resource":{"uri":"x:1","text":"t"},"type":"resource"}"#);
+        for lost in [
+            r#"{"type":"text","content":"x"}"#,
+            r#"{"type":"image","url":"x:1"}"#,
+            r#"{"type":"audio","data":"aGk=","mimeType":null}"#,
+            r#"{"type":"resource_link"}"#,
+            r#"{"type":"resource","resource":"x:1"}"#,
+        ] {
+            check(lost, &text(lost));
+        }
+        assert_eq!(block("null"), None);
+    }
+}
