@@ -9,7 +9,7 @@ mod talk;
 
 use serde_json::{Value, json};
 use support::{Place, Relay};
-use talk::{ERAS, Era, Talker, able};
+use talk::{ERAS, Era, Talker, able, wanted};
 
 const EAGER: &str = "exposure = \"eager\"";
 
@@ -184,7 +184,7 @@ fn what_is_open_is_refused_to_a_client_that_can_do_less_now() {
     let mut talker = talker(&place, Era::Legacy, Era::Modern, able());
     let call = direct(&[form(), sampling()], false);
     let first = talker.request("tools/call", call.clone());
-    let keys: Vec<String> = talk::wanted(&first).unwrap().as_object().unwrap().keys().cloned().collect();
+    let keys: Vec<String> = wanted(&first).unwrap().as_object().unwrap().keys().cloned().collect();
     assert_eq!(keys, ["input_1", "input_2"]);
     talker.capabilities = json!({"elicitation": {}});
     let mut again = call;
@@ -273,7 +273,7 @@ fn a_page_that_has_to_be_visited_is_asked_of_modern_clients() {
         let reply = talker.request("tools/call", call.clone());
         let params = json!({"mode": "url", "message": "[asker] Log in.", "url": "https://login.example/x"});
         assert_eq!(
-            talk::wanted(&reply).unwrap(),
+            wanted(&reply).unwrap(),
             json!({"input_1": {"method": "elicitation/create", "params": params}}),
             "{}",
             reply.line
@@ -287,7 +287,92 @@ fn a_page_that_has_to_be_visited_is_asked_of_modern_clients() {
         let place = Place::new();
         let mut talker = self::talker(&place, Era::Legacy, Era::Legacy, able());
         let reply = talker.request("tools/call", call);
-        assert_eq!((reply.error_code(), &reply.error()["data"]), (-32042, &pages));
+        let mut named = pages.clone();
+        named["elicitations"][0]["message"] = "[asker] Log in.".into();
+        assert_eq!((reply.error_code(), &reply.error()["data"]), (-32042, &named));
         talker.relay.finish();
     }
+}
+
+/// A user who declined was asked again and again, and the call was sent each time.
+#[test]
+fn a_page_that_nobody_wants_to_visit_ends_the_call() {
+    let place = Place::new();
+    let mut talker = talker(&place, Era::Legacy, Era::Modern, able());
+    let pages = json!({"elicitations": [{"mode": "url", "message": "Log in.", "url": "https://login.example/x"}]});
+    let arguments = json!({"code": -32042, "message": "URL elicitation required", "data": pages});
+    let call = json!({"name": "asker__fail", "arguments": arguments});
+    assert!(wanted(&talker.request("tools/call", call.clone())).is_some());
+    let answered = |action: &str| {
+        let mut again = call.clone();
+        again["inputResponses"] = json!({"input_1": {"action": action}});
+        again
+    };
+    for (action, says) in [("decline", "declined"), ("cancel", "cancelled")] {
+        let (kind, text) = talker.request("tools/call", answered(action)).failure();
+        assert!(kind == "cancelled" && text.contains(says) && text.contains("`asker`"), "{kind}: {text}");
+    }
+    assert_eq!(place.journal_count("asker.journal", "tools/call"), 1);
+    // The call is made anew where the page was visited, and the source gets nothing that belongs to another revision.
+    assert!(wanted(&talker.request("tools/call", answered("accept"))).is_some());
+    assert_eq!(place.journal_count("asker.journal", "tools/call"), 2);
+    assert_eq!(place.journal_count("asker.journal", "inputResponses"), 0);
+    talker.relay.finish();
+}
+
+/// The error itself belongs to 2025-11-25, and no question is made of what is none.
+#[test]
+fn pages_that_cannot_be_visited_are_an_error_of_every_revision() {
+    let place = Place::new();
+    let mut talker = talker(&place, Era::Legacy, Era::Modern, able());
+    for data in [Value::Null, json!({}), json!({"elicitations": []}), json!({"elicitations": [{}, 5]})] {
+        let arguments = json!({"code": -32042, "message": "Log in.", "data": data});
+        let error = talker.request("tools/call", json!({"name": "asker__fail", "arguments": arguments})).error();
+        assert_eq!((&error["code"], &error["message"], &error["data"]), (&json!(-32603), &json!("Log in."), &data));
+    }
+    let pages = json!({"elicitations": [{"url": "https://login.example/x"}]});
+    let arguments = json!({"code": -32042, "message": "Log in.", "data": pages});
+    let reply = talker.request("tools/call", json!({"name": "asker__fail", "arguments": arguments}));
+    let params = json!({"mode": "url", "message": "[asker] Log in.", "url": "https://login.example/x"});
+    assert_eq!(wanted(&reply).unwrap()["input_1"]["params"], params);
+    talker.relay.finish();
+}
+
+/// Tools within a question are a capability of their own, and a modern client is asked nothing that it has not declared either.
+#[test]
+fn no_source_of_any_era_asks_a_client_what_it_has_not_declared() {
+    let mut with_tools = sampling();
+    with_tools["params"]["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
+    for client in ERAS {
+        let place = Place::new();
+        let mut talker = talker(&place, Era::Legacy, client, able());
+        let talk = talker.talk(direct(std::slice::from_ref(&with_tools), false), 0, fitting);
+        let answers = talk.answers().to_string();
+        assert!(answers.contains("has not declared the capability `sampling.tools`"), "{client:?}: {answers}");
+        talker.relay.finish();
+    }
+    let place = Place::new();
+    let mut talker = talker(&place, Era::Modern, Era::Legacy, able());
+    let (_, text) = talker.request("tools/call", direct(std::slice::from_ref(&with_tools), false)).failure();
+    assert!(text.contains("has not declared the capability `sampling.tools`"), "{text}");
+    talker.relay.finish();
+    let place = Place::new();
+    let mut talker = self::talker(&place, Era::Modern, Era::Modern, able());
+    for (capabilities, question, required) in [
+        (able(), &with_tools, json!({"sampling": {"tools": {}}})),
+        (json!({}), &form(), json!({"elicitation": {}})),
+        (json!({"elicitation": {}}), &page(), json!({"elicitation": {"url": {}}})),
+    ] {
+        talker.capabilities = capabilities;
+        let error = talker.request("tools/call", direct(std::slice::from_ref(question), false)).error();
+        assert_eq!((&error["code"], &error["data"]["requiredCapabilities"]), (&json!(-32021), &required), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("source `asker` needs input"), "{error}");
+    }
+    let strange = json!({"method": "foo/bar", "params": {}});
+    let error = talker.request("tools/call", direct(&[strange], false)).error();
+    assert!(error["message"].as_str().unwrap().contains("cannot be asked for `foo/bar`"), "{error}");
+    talker.capabilities = json!({"sampling": {"tools": {}}});
+    let talk = talker.talk(direct(&[with_tools], false), 1, fitting);
+    assert_eq!(talk.answers()[0]["result"]["model"], "m");
+    talker.relay.finish();
 }

@@ -187,7 +187,9 @@ fn who_was_asked_to_visit_a_page_is_told_that_it_was() {
     let page = |id: &str| json!({"mode": "url", "message": "Log in.", "url": "https://x.example", "elicitationId": id});
     let refusal = json!({"code": -32042, "message": "visit it", "data": {"elicitations": [page("of-a")]}});
     let failed = a.request("tools/call", json!({"name": "asker__fail", "arguments": refusal}));
-    assert_eq!(failed.error()["data"], refusal["data"]);
+    let mut named = refusal["data"].clone();
+    named["elicitations"][0]["message"] = "[asker] Log in.".into();
+    assert_eq!(failed.error()["data"], named);
     let question = json!({"method": "elicitation/create", "params": page("of-b")});
     let mut asking = begin(&mut b, json!({"name": "asker__ask_many", "arguments": {"questions": [question]}}));
     let asked = next(&mut asking);

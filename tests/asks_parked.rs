@@ -90,6 +90,43 @@ fn a_call_is_taken_up_once_and_with_the_same_request() {
     talker.relay.finish();
 }
 
+/// A legacy source has no states: what is no handle of the relay's had the tool run once more, and reached the source.
+#[test]
+fn a_state_of_nobody_runs_no_tool() {
+    let place = Place::new();
+    let mut talker = talker(&place, "", Era::Legacy, Era::Modern);
+    let call = call(&[form("a")]);
+    let answers = json!({"input_1": accepted()});
+    // The source need not run yet.
+    let early = talker.request("tools/call", again(&json!({"requestState": "garbage"}), &call, answers.clone()));
+    assert_eq!((early.error_code(), place.journal_count("asker.journal", "tools/call")), (-32602, 0), "{}", early.line);
+    let first = talker.request("tools/call", call.clone()).result();
+    let handle = first["requestState"].as_str().unwrap();
+    for state in [
+        json!(format!("x{handle}")),
+        json!(handle.to_uppercase()),
+        json!(format!("{handle} ")),
+        json!("garbage"),
+        json!(""),
+        json!(5),
+        json!({"a": 1}),
+    ] {
+        let mut dispatched =
+            json!({"name": "call_tool", "arguments": {"source": "asker", "tool": "echo", "arguments": {}}});
+        dispatched["requestState"] = state.clone();
+        let foreign = json!({"requestState": state});
+        for bad in [again(&foreign, &call, answers.clone()), dispatched] {
+            let refused = talker.request("tools/call", bad);
+            assert_eq!(refused.error_code(), -32602, "{}", refused.line);
+            assert!(refused.error()["message"].as_str().unwrap().contains("send the request again without it"));
+        }
+    }
+    let done = talker.request("tools/call", again(&first, &call, answers));
+    assert_eq!(done.structured()["answers"], json!([{"result": accepted()}]));
+    assert_eq!(place.journal_count("asker.journal", "tools/call"), 1);
+    talker.relay.finish();
+}
+
 #[test]
 fn a_call_whose_client_does_not_come_back_is_given_up() {
     let place = Place::new();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::name::ToolName;
 use crate::protocol::{self, Era};
+use crate::wire::raw::Member;
 use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted};
 
 /// Who makes a request, as far as a source may know: what its client can do and wants.
@@ -41,7 +42,14 @@ pub struct CallRequest {
     more: Option<String>,
     /// The place of a source's state, and what to write there.
     state: Option<(Span, String)>,
+    /// It brings back a state, or answers to questions.
+    comes_back: bool,
+    /// What is left out of the params.
+    left_out: Vec<Span>,
 }
+
+/// Members by which a request takes up what came before (SEP-2322).
+pub const OF_ROUNDS: [&str; 2] = ["requestState", "inputResponses"];
 
 /// Arguments to put into a request.
 #[derive(Clone)]
@@ -104,6 +112,8 @@ impl CallRequest {
             caller: None,
             more: None,
             state: None,
+            comes_back: OF_ROUNDS.iter().any(|name| object.get(name).is_some()),
+            left_out: Vec::new(),
         };
         Ok((request, name, arguments.map(span)))
     }
@@ -128,6 +138,8 @@ impl CallRequest {
             caller: None,
             more: None,
             state: None,
+            comes_back: OF_ROUNDS.iter().any(|name| object.get(name).is_some()),
+            left_out: Vec::new(),
         })
     }
 
@@ -166,6 +178,36 @@ impl CallRequest {
     pub fn with_state(mut self, place: Span, state: &str) -> Self {
         self.state = Some((place, quoted(state)));
         self
+    }
+
+    /// The request without some members of its params.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        let text = std::str::from_utf8(&self.line[self.params.range()]).expect("BUG: a span of text");
+        let Some(params) = Object::parse(text) else { return self };
+        let start = |member: &Member<'_>| Span::of(&self.line, member.key_raw).start;
+        let end = |member: &Member<'_>| Span::of(&self.line, member.value).end;
+        let members = &params.members;
+        let mut at = 0;
+        for run in members.chunk_by(|a, b| names.contains(&&*a.key) == names.contains(&&*b.key)) {
+            let (first, next) = (at, at + run.len());
+            at = next;
+            if !names.contains(&&*run[0].key) {
+                continue;
+            }
+            // A comma goes with them: the one before, or at the beginning the one behind.
+            let span = match (first, members.get(next)) {
+                (0, Some(next)) => Span { start: start(&run[0]), end: start(next) },
+                (0, None) => Span { start: start(&run[0]), end: end(&run[run.len() - 1]) },
+                (first, _) => Span { start: end(&members[first - 1]), end: end(&run[run.len() - 1]) },
+            };
+            self.left_out.push(span);
+        }
+        self
+    }
+
+    /// Whether it brings back a state, or answers to questions.
+    pub fn comes_back(&self) -> bool {
+        self.comes_back
     }
 
     /// The request as it goes to `tool`: its own name instead of the one the client used.
@@ -235,7 +277,8 @@ impl CallRequest {
             let start = self.params.start + 1;
             edits.push((Span { start, end: start }, Piece::Text(more)));
         }
-        edits.sort_by_key(|(span, _)| span.start);
+        edits.extend(self.left_out.iter().map(|span| (*span, Piece::Text(""))));
+        edits.sort_by_key(|(span, _)| (span.start, span.end));
         let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
         let mut at = 0;
         for (span, piece) in edits {

@@ -59,11 +59,12 @@ impl Exchange {
     /// Answers with a JSON-RPC error.
     pub fn error(&self, code: i64, message: &str, data: Option<&str>) {
         let data = data.map(|data| format!(",\"data\":{data}")).unwrap_or_default();
-        let text = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{{\"code\":{code},\"message\":{}{data}}}}}",
-            self.id,
-            quoted(message)
-        );
+        self.error_text(&format!("{{\"code\":{code},\"message\":{}{data}}}", quoted(message)));
+    }
+
+    /// Answers with a JSON-RPC error, given as the text of an object.
+    pub fn error_text(&self, error: &str) {
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}", self.id);
         self.frame(&[Piece::Text(&text)], Role::Error);
     }
 
@@ -105,10 +106,7 @@ impl Exchange {
         if let Some(error) = reply.error {
             return match error_shape::mended(reply.text(error)) {
                 None => self.pass_member(reply, "error", error, Role::Error),
-                Some(mended) => {
-                    let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{mended}}}", self.id);
-                    self.frame(&[Piece::Text(&text)], Role::Error);
-                }
+                Some(mended) => self.error_text(&mended),
             };
         }
         let Some(object) = result else {

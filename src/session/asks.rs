@@ -1,6 +1,7 @@
 //! Owns what a client is asked: questions to legacy clients as requests of their own, and what clients can be asked at all.
 //! It does not know what a question is about; answers go back as they came.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,27 +42,68 @@ enum Asker {
 /// The result or the error that a client answered with, as text.
 pub type Answer = Result<String, String>;
 
+/// Why a client cannot be asked something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// It has not declared that it can: the capability, and a part of it where it lacks only that.
+    Capability(&'static str, Option<String>),
+    /// No client can be asked for that, by its method.
+    Method(String),
+}
+
+impl Lack {
+    /// What the client would have to declare, as the text of an object.
+    pub fn required(&self) -> Option<String> {
+        match self {
+            Self::Capability(name, None) => Some(format!("{{\"{name}\":{{}}}}")),
+            Self::Capability(name, Some(part)) => Some(format!("{{\"{name}\":{{{}:{{}}}}}}", quoted(part))),
+            Self::Method(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Capability(name, None) => write!(f, "the client has not declared the capability `{name}`"),
+            Self::Capability(name, Some(part)) => {
+                write!(f, "the client has not declared the capability `{name}.{part}`")
+            }
+            Self::Method(method) => write!(f, "clients cannot be asked for `{method}`"),
+        }
+    }
+}
+
 /// Why a client with these capabilities cannot be asked this; `None` if it can.
-pub fn cannot(capabilities: &str, method: &str, params: &str) -> Option<String> {
+pub fn cannot(capabilities: &str, method: &str, params: &str) -> Option<Lack> {
     let capabilities = Object::parse(capabilities);
     let has = |name: &str| capabilities.as_ref().and_then(|own| own.get(name)).and_then(Object::parse);
     let name = match method {
         "sampling/createMessage" => "sampling",
         "elicitation/create" => "elicitation",
         "roots/list" => "roots",
-        other => return Some(format!("clients cannot be asked for `{other}`")),
+        other => return Some(Lack::Method(other.to_owned())),
     };
-    let Some(own) = has(name) else {
-        return Some(format!("the client has not declared the capability `{name}`"));
+    let own = has(name);
+    let lacks = |part: &str| own.as_ref().and_then(|own| own.get(part)).is_none_or(|value| value == "null");
+    let params = Object::parse(params);
+    let part = match name {
+        "elicitation" => {
+            let mode = params.and_then(|params| params.string("mode").map(|mode| mode.into_owned()));
+            let mode = mode.unwrap_or_else(|| "form".to_owned());
+            // A client of before 2025-11-25 declares an empty object, and means forms.
+            let means_forms = mode == "form" && lacks("url");
+            Some(mode).filter(|mode| lacks(mode) && !means_forms)
+        }
+        "sampling" => {
+            let uses =
+                |name: &str| params.as_ref().and_then(|params| params.get(name)).is_some_and(|value| value != "null");
+            let wants_tools = uses("tools") || uses("toolChoice");
+            Some("tools".to_owned()).filter(|part| wants_tools && lacks(part))
+        }
+        _ => None,
     };
-    if name == "elicitation" {
-        let mode = Object::parse(params).and_then(|params| params.string("mode").map(|mode| mode.into_owned()));
-        let mode = mode.as_deref().unwrap_or("form");
-        // A client of before 2025-11-25 declares an empty object, and means forms.
-        let can = own.get(mode).is_some() || (mode == "form" && own.get("url").is_none());
-        return (!can).then(|| format!("the client has not declared the capability `elicitation.{mode}`"));
-    }
-    None
+    (own.is_none() || part.is_some()).then_some(Lack::Capability(name, part))
 }
 
 impl ClientCall {
@@ -71,7 +113,7 @@ impl ClientCall {
         match &mut *place {
             Place::Here(here) => {
                 if let Some(why) = here.cannot(&question.method(), question.params()) {
-                    return question.refuse(&why);
+                    return question.refuse(&why.to_string());
                 }
                 if here.exchange.modern {
                     let here = here.clone();
@@ -248,11 +290,20 @@ mod tests {
             (all, "roots/list", "{}", true),
             (all, "tools/list", "{}", false),
             ("{}", "sampling/createMessage", "{}", false),
+            ("{\"sampling\":{}}", "sampling/createMessage", "{\"tools\":null}", true),
+            ("{\"sampling\":{}}", "sampling/createMessage", "{\"tools\":[{}]}", false),
+            ("{\"sampling\":{}}", "sampling/createMessage", "{\"toolChoice\":{}}", false),
+            ("{\"sampling\":{\"tools\":{}}}", "sampling/createMessage", "{\"tools\":[{}]}", true),
             ("{\"elicitation\":{}}", "elicitation/create", "{}", true),
             ("{\"elicitation\":{}}", "elicitation/create", "{\"mode\":\"url\"}", false),
             ("{\"elicitation\":{\"url\":{}}}", "elicitation/create", "{\"mode\":\"form\"}", false),
         ] {
             assert_eq!(cannot(capabilities, method, params).is_none(), can, "{capabilities} {method} {params}");
         }
+        let lack = cannot("{\"sampling\":{}}", "sampling/createMessage", "{\"tools\":[]}").unwrap();
+        assert_eq!(lack.required().as_deref(), Some("{\"sampling\":{\"tools\":{}}}"));
+        let lack = cannot("{}", "elicitation/create", "{\"mode\":\"url\"}").unwrap();
+        assert_eq!(lack.required().as_deref(), Some("{\"elicitation\":{\"url\":{}}}"));
+        assert_eq!(cannot("{}", "elicitation/create", "{}"), Some(Lack::Capability("elicitation", None)));
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::value::RawValue;
 
+use super::asks::Lack;
+use super::pages::{self, Told};
 use super::parked::Waiting;
 use super::uris::{self, Naming};
 use super::{Exchange, Session};
@@ -66,7 +68,7 @@ impl Here {
     }
 
     /// Why the client cannot be asked this; `None` if it can.
-    pub fn cannot(&self, method: &str, params: &str) -> Option<String> {
+    pub fn cannot(&self, method: &str, params: &str) -> Option<Lack> {
         let said = match &self.request {
             Some(_) => self.said(protocol::META_CAPABILITIES),
             None => self.session.caller(&self.exchange).and_then(|caller| caller.capabilities.clone()),
@@ -153,6 +155,15 @@ impl ClientCall {
 
     /// Sends the call to its source.
     pub fn send(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
+        if request.comes_back() {
+            self.come_back(target, request, limits, ticket)
+        } else {
+            self.go(target, request, limits, ticket)
+        }
+    }
+
+    /// Sends the call as it is.
+    pub(super) fn go(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
         let (source, subject) = (target.source.clone(), target.subject.clone());
         let Some(mut request) = self.unbound(source.id.as_str(), request) else { return };
         if let Place::Here(here) = &*self.lock()
@@ -207,13 +218,17 @@ impl ClientCall {
         if !here.session.finish(&here.exchange) {
             return;
         }
-        match super::rounds::pages_to_visit(&reply, &here, self.source_id()) {
-            Some(Ok(pages)) => return here.exchange.input_required(&pages, None),
-            Some(Err(why)) => {
-                let needed = "{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}";
-                return here.exchange.error(protocol::MISSING_CAPABILITY, &why, Some(needed));
+        match pages::told(&reply, &here, self.source_id()) {
+            Some(Told::Questions(pages)) => return here.exchange.input_required(&pages, None),
+            Some(Told::Cannot(lack)) => {
+                return self.lacks(&here, &lack, &format!("source `{}` wants a page visited first", self.source_id()));
             }
+            Some(Told::Error(error)) => return here.exchange.error_text(&error),
             None => {}
+        }
+        if let Some(lack) = asking.and_then(|asking| super::rounds::lacks(asking, &here)) {
+            let text = format!("source `{}` needs input from the client during this call", self.source_id());
+            return self.lacks(&here, &lack, &text);
         }
         if let Some(asking) = asking {
             return here.exchange.asks(&super::rounds::asks(asking, &here, self.source_id()));
@@ -240,6 +255,17 @@ impl ClientCall {
                 here.exchange.pass_on(&told, result.as_ref(), reply.era, CACHE_HINTS);
             }
             _ => here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, CACHE_HINTS),
+        }
+    }
+
+    /// Answers a modern client, whose request is over, that it would have to be asked what it cannot be.
+    fn lacks(&self, here: &Here, lack: &Lack, what: &str) {
+        match lack.required() {
+            Some(required) => {
+                let data = format!("{{\"requiredCapabilities\":{required}}}");
+                here.exchange.error(protocol::MISSING_CAPABILITY, &format!("{what}: {lack}"), Some(&data));
+            }
+            None => here.exchange.error(protocol::INTERNAL_ERROR, &format!("{what}: {lack}"), None),
         }
     }
 

@@ -25,6 +25,13 @@ const TOGETHER: Duration = Duration::from_millis(20);
 /// What every handle begins with: sources have request states of their own.
 const MARK: &str = "toolrelay-parked-";
 
+/// Said of a state under which no call waits.
+pub(super) const NO_STATE: &str = "`requestState` does not fit: it was used already, has expired (`ask_timeout_secs` of the relay), or \
+                        belongs to another request; send the request again without it";
+/// Said of answers that are none.
+pub(super) const NO_RESPONSES: &str =
+    "`params.inputResponses` must be an object of objects, one for each of the `inputRequests`";
+
 /// What a call waits for while its client is away.
 #[derive(Default)]
 pub struct Waiting {
@@ -42,7 +49,7 @@ impl Waiting {
     /// One more question, under a key of its own. Whether a client that is away can be asked it shows when it comes back.
     pub fn add(&mut self, question: Question) {
         if let Some(why) = self.here.as_ref().and_then(|here| here.cannot(&question.method(), question.params())) {
-            return question.refuse(&why);
+            return question.refuse(&why.to_string());
         }
         self.asked += 1;
         self.questions.insert(format!("input_{}", self.asked), question);
@@ -208,7 +215,7 @@ impl ClientCall {
             if let Some(answer) = responses.and_then(|given| given.get(&key)) {
                 replies.push((question, Ok(answer.to_owned())));
             } else if let Some(why) = here.cannot(&question.method(), question.params()) {
-                replies.push((question, Err(why)));
+                replies.push((question, Err(why.to_string())));
             } else {
                 waiting.questions.insert(key, question);
             }
@@ -246,16 +253,12 @@ impl Session {
         let Some(handle) = handle else { return Some(exchange) };
         let given = params.get("inputResponses");
         let responses = given.and_then(Object::parse);
-        let is_answer = |responses: &Object<'_>| responses.members.iter().all(|member| member.value.starts_with('{'));
         if given.is_some() && !responses.as_ref().is_some_and(is_answer) {
-            let text = "`params.inputResponses` must be an object of objects, one for each of the `inputRequests`";
-            exchange.error(protocol::INVALID_PARAMS, text, None);
+            exchange.error(protocol::INVALID_PARAMS, NO_RESPONSES, None);
             return None;
         }
         let Some(entry) = self.waiting(&handle, message) else {
-            let text = "`requestState` does not fit: it was used already, has expired (`ask_timeout_secs` of the relay), or \
-                        belongs to another request; send the request again without it";
-            exchange.error(protocol::INVALID_PARAMS, text, None);
+            exchange.error(protocol::INVALID_PARAMS, NO_STATE, None);
             return None;
         };
         if self.begin(&exchange, Work::Call(entry.ticket.clone())) {
@@ -277,6 +280,11 @@ impl Session {
         }
         table.remove(handle)
     }
+}
+
+/// Whether answers are in the shape of some.
+pub(super) fn is_answer(responses: &Object<'_>) -> bool {
+    responses.members.iter().all(|member| member.value.starts_with('{'))
 }
 
 /// What of a request has to be the same when its call is taken up again.

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::asks::Lack;
 use super::client_call::{ClientCall, Here, Target};
 use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
-use crate::protocol::{self, Era};
+use crate::protocol;
 use crate::wire::raw::Member;
 use crate::wire::{Object, Piece, quoted};
 
@@ -43,11 +44,9 @@ async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), 
     let wanted = result.as_ref().and_then(|result| Object::parse(result.get("inputRequests")?));
     let mut waiting = Vec::new();
     for member in wanted.iter().flat_map(|wanted| &wanted.members) {
-        let question = Object::parse(member.value);
-        let method = question.as_ref().and_then(|question| question.string("method")).unwrap_or_default().into_owned();
-        let params = question.as_ref().and_then(|question| question.get("params")).unwrap_or("{}");
-        if let Some(why) = here.cannot(&method, params) {
-            let text = format!("source `{}` needs input from the client during this call: {why}", source.id);
+        let (method, params) = asked(member.value);
+        if let Some(lack) = here.cannot(&method, params) {
+            let text = format!("source `{}` needs input from the client during this call: {lack}", source.id);
             let hint = "give everything the tool needs in its arguments, or use a client that can be asked";
             return Err(failure(ErrorKind::Unavailable, text, hint));
         }
@@ -78,6 +77,22 @@ async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), 
     let target = Target { source: source.clone(), subject: subject.clone(), prefix: None };
     call.send(target, request, reply.limits, reply.ticket.clone());
     Ok(())
+}
+
+/// What the client cannot be asked of what a modern source asks by its answer; `None` if it can be asked all.
+pub fn lacks(result: &Object<'_>, here: &Here) -> Option<Lack> {
+    let wanted = result.get("inputRequests").and_then(Object::parse)?;
+    wanted.members.iter().find_map(|member| {
+        let (method, params) = asked(member.value);
+        here.cannot(&method, params)
+    })
+}
+
+/// The method and the params of one question.
+fn asked(question: &str) -> (String, &str) {
+    let question = Object::parse(question);
+    let method = question.as_ref().and_then(|question| question.string("method")).unwrap_or_default().into_owned();
+    (method, question.as_ref().and_then(|question| question.get("params")).unwrap_or("{}"))
 }
 
 /// The params of a question as clients up to 2025-11-25 read them: a page to visit has an id of its own there.
@@ -122,31 +137,4 @@ pub fn asks(result: &Object<'_>, here: &Here, source: &str) -> String {
         _ => false,
     };
     result.rewritten(|name| !is_new(name), &more)
-}
-
-/// A legacy source that wants pages visited first says so by an error; a modern client reads that as questions, to a legacy
-/// one it goes as it is.
-pub fn pages_to_visit(reply: &Reply, here: &Here, source: &str) -> Option<Result<String, String>> {
-    if reply.era != Era::Legacy {
-        return None;
-    }
-    let error = Object::parse(reply.message.text(reply.message.error?))?;
-    if error.get("code")? != protocol::URL_NEEDED.to_string() {
-        return None;
-    }
-    let data = Object::parse(error.get("data")?)?;
-    let pages: Vec<&serde_json::value::RawValue> = serde_json::from_str(data.get("elicitations")?).ok()?;
-    if !here.exchange.modern {
-        here.session.expects_visits(source, pages.iter().map(|page| page.get()));
-        return None;
-    }
-    if let Some(why) = pages.iter().find_map(|page| here.cannot("elicitation/create", page.get())) {
-        return Some(Err(format!("source `{source}` wants a page visited first: {why}")));
-    }
-    let ask = |(number, page): (usize, &&serde_json::value::RawValue)| {
-        let params = named(&Object::parse(page.get())?, "elicitation/create", source, |name| name != "elicitationId");
-        Some(format!("\"input_{}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}", number + 1))
-    };
-    let asked: Vec<String> = pages.iter().enumerate().filter_map(ask).collect();
-    (!asked.is_empty()).then(|| Ok(format!("{{{}}}", asked.join(","))))
 }
