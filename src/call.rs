@@ -18,7 +18,7 @@ use crate::name::{SourceId, ToolName};
 use crate::protocol::Era;
 use crate::wire::{Message, Outbox, Span, quoted};
 pub use question::{Question, Rooted, Who};
-pub use request::{Arguments, BadRequest, CallRequest, Caller, OF_ROUNDS};
+pub use request::{Arguments, BadRequest, CallRequest, Caller, OF_ROUNDS, progress_token};
 pub use tenant::{Tenant, Whose};
 
 /// What is asked of a source.

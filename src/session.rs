@@ -476,6 +476,11 @@ pub fn is_modern(params: Option<&Object<'_>>, method: &str) -> Result<bool, Refu
         let text = format!("`_meta.{}` is missing or no object", protocol::META_CAPABILITIES);
         return Err(refusal(protocol::INVALID_PARAMS, text));
     }
+    if meta.get(protocol::META_LOG_LEVEL).is_some_and(|level| !logging::is_level(level)) {
+        let levels = protocol::LOG_LEVELS.join(", ");
+        let text = format!("`_meta.{}` must be one of {levels}", protocol::META_LOG_LEVEL);
+        return Err(refusal(protocol::INVALID_PARAMS, text));
+    }
     Ok(true)
 }
 

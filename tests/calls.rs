@@ -224,3 +224,19 @@ fn questions_of_a_source_are_answered_by_the_relay() {
     }
     relay.finish();
 }
+
+/// Only a string or a number asks for progress.
+#[test]
+fn what_is_no_token_asks_for_no_progress() {
+    let mut relay = Trial::start(&[source("fix", &[], "")]);
+    relay.await_status("fix", "ready");
+    let mut wanted = 0;
+    for (token, asks) in [(json!(null), false), (json!(true), false), (json!({"a": 1}), false), (json!("t"), true)] {
+        let arguments = json!({"ms": 40, "progress": 2});
+        let params = json!({"name": "fix__sleep", "arguments": arguments, "_meta": {"progressToken": token}});
+        assert_eq!(relay.request("tools/call", params).text(), "slept 40 ms");
+        wanted += if asks { 2 } else { 0 };
+        assert_eq!(relay.noticed("notifications/progress"), wanted, "{token}");
+    }
+    relay.finish();
+}

@@ -356,3 +356,30 @@ fn an_item_of_no_legal_shape_costs_no_list() {
     }
     trial.finish();
 }
+
+/// A level that is none showed every line.
+#[test]
+fn an_unknown_level_of_log_lines_is_refused() {
+    let mut trial = Trial::start(&[source("fix", &["--sociable"], "")]);
+    trial.await_status("fix", "ready");
+    let mut call = |level: Value| {
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/logLevel": level});
+        let arguments = json!({"level": "warning", "data": "x"});
+        let reply = trial.request("tools/call", json!({"name": "fix__log", "arguments": arguments, "_meta": meta}));
+        let lines = trial.noticed("notifications/message");
+        trial.notices.clear();
+        (reply, lines)
+    };
+    for level in [json!("bogus"), json!(5), json!("Warning"), json!({})] {
+        let (reply, lines) = call(level);
+        assert_eq!((reply.error_code(), lines), (-32602, 0), "{}", reply.line);
+        assert!(reply.error()["message"].as_str().unwrap().contains("emergency"), "{}", reply.line);
+    }
+    for (level, want) in [(json!("debug"), 1), (json!("error"), 0), (json!(null), 0), (json!("warning"), 1)] {
+        let (reply, lines) = call(level);
+        reply.result();
+        assert_eq!(lines, want, "{}", reply.line);
+    }
+    trial.finish();
+}

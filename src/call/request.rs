@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::name::ToolName;
 use crate::protocol::{self, Era};
-use crate::wire::raw::Member;
+use crate::wire::raw::{self, Kind, Member};
 use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted};
 
 /// Who makes a request, as far as a source may know: what its client can do and wants.
@@ -75,6 +75,11 @@ pub enum BadRequest {
     BadArguments,
 }
 
+/// The token under which a client wants to be told of progress, as it wrote it: a string or a number; anything else is none.
+pub fn progress_token<'a>(meta: &Object<'a>) -> Option<&'a str> {
+    meta.get("progressToken").filter(|token| matches!(raw::kind(token), Kind::Text | Kind::Number))
+}
+
 impl CallRequest {
     /// Reads a `tools/call` request; gives the name it asks for, and its arguments' place.
     pub fn read(message: &Message) -> Result<(Self, String, Option<Span>), BadRequest> {
@@ -92,7 +97,7 @@ impl CallRequest {
         let name = crate::wire::unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
         let meta = object.get("_meta").filter(|text| *text != "null");
         let wants_progress = match meta {
-            Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
+            Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),
             None => false,
         };
         let arguments = object.get("arguments");
@@ -123,7 +128,7 @@ impl CallRequest {
         let object = message.params_object().ok_or(BadRequest::NoParams)?;
         let meta = object.get("_meta");
         let wants_progress = match meta.filter(|text| *text != "null") {
-            Some(text) => Object::parse(text).ok_or(BadRequest::BadMeta)?.get("progressToken").is_some(),
+            Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),
             None => false,
         };
         Ok(Self {
@@ -332,7 +337,7 @@ impl CallRequest {
         let caller = self.caller.as_deref();
         let of_meta = |name: &str| meta.and_then(|meta| meta.get(name));
         let member = |name: &str, known: Option<&str>, standard: Option<&str>| {
-            of_meta(name).or(known).or(standard).map(|text| format!("\"{name}\":{text}"))
+            of_meta(name).filter(|text| *text != "null").or(known).or(standard).map(|text| format!("\"{name}\":{text}"))
         };
         let mut said = vec![format!("\"{}\":\"{}\"", protocol::META_VERSION, protocol::MODERN)];
         let capabilities = caller.and_then(|caller| caller.capabilities.as_deref());

@@ -12,12 +12,13 @@ use super::parked::Waiting;
 use super::uris::{self, Naming};
 use super::{Exchange, Session};
 use crate::call::{
-    Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who, shape,
+    Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who,
+    progress_token, shape,
 };
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
 use crate::source::Source;
-use crate::wire::{Message, Object, Outbox, Piece, Span, quoted};
+use crate::wire::{Message, Object, Outbox, Piece, Span, quoted, unquoted};
 
 /// What a client of 2026-07-28 wants to know of a resource, where the source does not say it (SEP-2549).
 const CACHE_HINTS: &str = "\"ttlMs\":0,\"cacheScope\":\"private\"";
@@ -52,11 +53,11 @@ impl Here {
     /// `meta` is the place of `_meta` in the message.
     pub fn new(session: &Arc<Session>, exchange: Exchange, message: &Message, meta: Option<Span>) -> Self {
         let said = meta.and_then(|meta| Object::parse(message.text(meta)));
-        let get = |name: &str| said.as_ref().and_then(|said| said.get(name));
-        if let Some(level) = get(protocol::META_LOG_LEVEL).filter(|_| exchange.modern) {
+        let level = said.as_ref().and_then(|said| said.get(protocol::META_LOG_LEVEL));
+        if let Some(level) = level.filter(|_| exchange.modern) {
             session.wants_lines_of(level);
         }
-        let token = get("progressToken").map(Box::<str>::from);
+        let token = said.as_ref().and_then(progress_token).map(Box::<str>::from);
         let request = exchange.modern.then(|| message.clone());
         Self { session: session.clone(), exchange, token, request, meta }
     }
@@ -64,7 +65,7 @@ impl Here {
     /// What a modern client's request says of this in its `_meta`.
     fn said(&self, name: &str) -> Option<Box<str>> {
         let meta = self.request.as_ref()?.text(self.meta?);
-        Object::parse(meta)?.get(name).map(Box::<str>::from)
+        Object::parse(meta)?.get(name).filter(|value| *value != "null").map(Box::<str>::from)
     }
 
     /// Why the client cannot be asked this; `None` if it can.
@@ -93,7 +94,7 @@ impl Here {
             },
             None => self.session.caller(&self.exchange).and_then(|caller| caller.log_level.clone()),
         };
-        least.is_none_or(|least| super::logging::is_shown(level, least.trim_matches('"')))
+        least.is_none_or(|least| super::logging::is_shown(level, &unquoted(&least).unwrap_or_default()))
     }
 
     /// The request of a modern client.

@@ -7,7 +7,7 @@ use super::offers::offers;
 use super::{Exchange, Session};
 use crate::call::Caller;
 use crate::protocol;
-use crate::wire::{Message, Object, quoted};
+use crate::wire::{Message, Object, quoted, unquoted};
 
 /// Whose wish the log levels of single requests are: they have no end, so the least of them holds on.
 const OF_REQUESTS: u64 = 0;
@@ -19,6 +19,11 @@ pub fn is_shown(level: &str, least: &str) -> bool {
 
 fn rank(name: &str) -> Option<usize> {
     protocol::LOG_LEVELS.iter().position(|level| *level == name)
+}
+
+/// Whether a request's word for the level that its client wants to see is one, or says that it wants none.
+pub fn is_level(raw: &str) -> bool {
+    raw == "null" || unquoted(raw).is_some_and(|level| rank(&level).is_some())
 }
 
 impl Session {
@@ -39,7 +44,7 @@ impl Session {
 
     /// A modern client wants to see log lines of this level during one request.
     pub(super) fn wants_lines_of(&self, level: &str) {
-        let Some(level) = rank(level.trim_matches('"')) else { return };
+        let Some(level) = unquoted(level).as_deref().and_then(rank) else { return };
         let known = self.around.subscribers.of(self.tenant.whose()).level().and_then(rank);
         if known.is_none_or(|known| level < known) {
             self.want_lines(OF_REQUESTS, level);
