@@ -225,6 +225,45 @@ fn questions_of_a_source_are_answered_by_the_relay() {
     relay.finish();
 }
 
+/// Models write an object as a string now and then. Through the dispatcher that was understood, by name the source got a string.
+#[test]
+fn arguments_in_a_string_are_understood() {
+    let place = Place::new();
+    let mut relay = Trial::start_in(&place, "", &[place.journaled("fix", &["--prompts", "p"], "")]);
+    relay.await_status("fix", "ready");
+    let ask = |relay: &mut Trial, method: &str, params: &str| {
+        let id = relay.ask_raw(method, params);
+        relay.answer(&id)
+    };
+    for (arguments, got) in [
+        (r#""{\"a\":1}""#, json!({"a": 1})),
+        (r#"" {\n\"a\":1} ""#, json!({"a": 1})),
+        (r#""""#, json!({})),
+        ("null", json!({})),
+        (r#"{"a":"{}"}"#, json!({"a": "{}"})),
+    ] {
+        let reply = ask(&mut relay, "tools/call", &format!(r#"{{"name":"fix__echo","arguments":{arguments}}}"#));
+        assert_eq!(reply.structured(), got, "{arguments}");
+    }
+    for arguments in ["[]", "5", r#""[]""#, r#""text""#] {
+        for (method, name) in [("tools/call", "fix__echo"), ("prompts/get", "fix__p")] {
+            let reply = ask(&mut relay, method, &format!(r#"{{"name":"{name}","arguments":{arguments}}}"#));
+            assert_eq!(reply.error_code(), -32602, "{method} {arguments}: {}", reply.line);
+        }
+    }
+    for (params, want) in [
+        (r#"{"name":"fix__p","arguments":null}"#, json!({"name": "p"})),
+        (r#"{"arguments":null,"name":"fix__p"}"#, json!({"name": "p"})),
+        (r#"{"name":"fix__p","arguments":"{\"a\":\"1\"}"}"#, json!({"name": "p", "arguments": {"a": "1"}})),
+        (r#"{"name":"fix__p","arguments":{"a":"1"}}"#, json!({"name": "p", "arguments": {"a": "1"}})),
+    ] {
+        ask(&mut relay, "prompts/get", params);
+        let line = place.lines("fix.journal").into_iter().rfind(|line| line.contains("prompts/get")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["params"], want, "{params}");
+    }
+    relay.finish();
+}
+
 /// Only a string or a number asks for progress.
 #[test]
 fn what_is_no_token_asks_for_no_progress() {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::name::ToolName;
 use crate::protocol::{self, Era};
 use crate::wire::raw::{self, Kind, Member};
-use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted};
+use crate::wire::{Closed, Message, Object, Outbox, Piece, Span, quoted, unquoted};
 
 /// Who makes a request, as far as a source may know: what its client can do and wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl CallRequest {
         }
         let span = |text: &str| Span::of(&message.line, text);
         let raw_name = object.get("name").ok_or(BadRequest::NoName)?;
-        let name = crate::wire::unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
+        let name = unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
         let meta = object.get("_meta").filter(|text| *text != "null");
         let wants_progress = match meta {
             Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),
@@ -121,6 +121,13 @@ impl CallRequest {
             left_out: Vec::new(),
         };
         Ok((request, name, arguments.map(span)))
+    }
+
+    /// Reads a `prompts/get` request; `name` is the place of the prompt's name.
+    pub fn read_prompt(message: &Message, name: Option<Span>) -> Result<Self, BadRequest> {
+        let request = Self::read_other(message, name)?;
+        let params = message.params_object().ok_or(BadRequest::NoParams)?;
+        request.with_readable_arguments(&params)
     }
 
     /// Reads any other request; `name` is the place of what it is routed by, if that may have to be written anew.
@@ -183,6 +190,28 @@ impl CallRequest {
     pub fn with_state(mut self, place: Span, state: &str) -> Self {
         self.state = Some((place, quoted(state)));
         self
+    }
+
+    /// The request with its arguments as an object, where they are a string that holds one: models write them so.
+    pub fn decoded(self, place: Option<Span>) -> Result<Self, BadRequest> {
+        let Some(place) = place else { return Ok(self) };
+        let text = std::str::from_utf8(&self.line[place.range()]).expect("BUG: a span of text");
+        match decoded(text)? {
+            Some(decoded) => Ok(self.with_arguments(Some(place), decoded)),
+            None => Ok(self),
+        }
+    }
+
+    /// The request with its arguments as an object, or without where they are null.
+    fn with_readable_arguments(self, params: &Object<'_>) -> Result<Self, BadRequest> {
+        let Some(text) = params.get("arguments") else { return Ok(self) };
+        let place = Span::of(&self.line, text);
+        match decoded(text)? {
+            Some(Arguments::Empty) => Ok(self.without(&["arguments"])),
+            Some(decoded) => Ok(self.with_arguments(Some(place), decoded)),
+            None if text.starts_with('{') => Ok(self),
+            None => Err(BadRequest::BadArguments),
+        }
     }
 
     /// The request without some members of its params.
@@ -347,4 +376,21 @@ impl CallRequest {
         said.extend(member(protocol::META_LOG_LEVEL, caller.and_then(|caller| caller.log_level.as_deref()), None));
         said
     }
+}
+
+/// What arguments are that are written in another way than as an object; `None` where nothing is to be decoded.
+fn decoded(raw: &str) -> Result<Option<Arguments>, BadRequest> {
+    if raw == "null" {
+        return Ok(Some(Arguments::Empty));
+    }
+    if !raw.starts_with('"') {
+        return Ok(None);
+    }
+    let text = unquoted(raw).ok_or(BadRequest::BadArguments)?;
+    if text.trim().is_empty() {
+        return Ok(Some(Arguments::Empty));
+    }
+    Object::parse(&text).ok_or(BadRequest::BadArguments)?;
+    // A message is one line; the text of a string may hold more, where a line end says no more than a blank.
+    Ok(Some(Arguments::Text(text.trim().replace(['\n', '\r'], " "))))
 }

@@ -172,7 +172,8 @@ impl Session {
             By::Skill(place, uri) | By::Directory(place, uri) => (Some(*place), uri),
             By::Task(task) => (None, task),
         };
-        let request = match CallRequest::read_other(message, place) {
+        let read = if method == "prompts/get" { CallRequest::read_prompt } else { CallRequest::read_other };
+        let request = match read(message, place) {
             Ok(request) if own != *named => request.renamed(&own),
             Ok(request) => request,
             Err(error) => {

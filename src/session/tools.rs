@@ -37,7 +37,10 @@ impl Session {
         if menu::is_own(&name) {
             return self.own_tool(exchange, name, arguments_text);
         }
-        self.dispatch(message, request, Asked::Direct(name), exchange);
+        match request.decoded(arguments) {
+            Ok(request) => self.dispatch(message, request, Asked::Direct(name), exchange),
+            Err(error) => exchange.error(protocol::INVALID_PARAMS, &bad_request(&error), None),
+        }
     }
 
     /// One of the control-plane tools.
