@@ -202,15 +202,46 @@ fn a_broken_stream_is_taken_up_again() {
         count += usize::from(!event.data.is_empty());
     }
     assert_eq!(count, 9);
-    // An id of no stream begins to listen for news.
-    let mut news = client.listen(Some("999-4"));
-    assert_eq!(news.head().status, 200);
     front.finish();
 }
 
-/// A client that gives up on each of its calls: of the answers that nobody fetched, only the last few are kept.
+/// What cannot be taken up is refused: it used to be given the stream of news, where no answer ever comes, and which was taken
+/// from whoever listened to it.
 #[test]
-fn streams_that_nobody_takes_up_again_are_forgotten() {
+fn events_that_were_never_sent_are_refused() {
+    let front = front();
+    let mut client = front.greeted(None);
+    let mut news = client.listen(None);
+    assert_eq!(news.head().status, 200);
+    let prime = news.event().unwrap().id.unwrap();
+    client.call("fix", "echo", json!({}));
+    let mut stream = slow(&mut client, 500, 0);
+    stream.head();
+    let own = stream.event().unwrap().id.unwrap();
+    while stream.event().is_some() {}
+    let (number, _) = own.split_once('-').unwrap();
+    let unsent = format!("{number}-99");
+    for id in ["zzz", "999-4", "0-99", "-", "1", "99999999999999999999999-1", &unsent] {
+        let answer = client.listen(Some(id)).whole();
+        assert_eq!((answer.head.status, answer.error_code()), (400, -32600), "{id}: {}", answer.body);
+        assert!(answer.body.contains("Last-Event-ID"), "{}", answer.body);
+    }
+    let answer = front.greeted(None).listen(Some(&own)).whole();
+    assert_eq!(answer.head.status, 400, "another session's: {}", answer.body);
+    // Whoever listens for news was left alone.
+    news.reader.get_ref().set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    while let Ok(event) = news.try_event() {
+        assert!(event.is_some(), "the stream of news was ended");
+    }
+    for id in [&prime, &own, ""] {
+        assert_eq!(client.listen(Some(id)).head().status, 200, "{id}");
+    }
+    front.finish();
+}
+
+/// A client whose connections all break: every answer is still there, however many later calls it read to their end.
+#[test]
+fn answers_that_nobody_has_read_are_kept() {
     let front = front();
     let mut client = front.greeted(None);
     client.call("fix", "echo", json!({}));
@@ -222,17 +253,25 @@ fn streams_that_nobody_takes_up_again_are_forgotten() {
     }
     // When this one is answered, all before it are.
     client.call("fix", "sleep", json!({"ms": 900}));
-    let mut last = slow(&mut client, 600, 0);
-    last.head();
-    let answered = |id: &str| {
+    let mut read: Vec<_> = (0..10).map(|_| slow(&mut client, 500, 0)).collect();
+    let read: Vec<_> = read
+        .iter_mut()
+        .map(|stream| {
+            stream.head();
+            let id = stream.event().unwrap().id.unwrap();
+            while stream.event().is_some() {}
+            id
+        })
+        .collect();
+    slow(&mut client, 500, 0).head();
+    for id in &primes {
         let mut stream = client.listen(Some(id));
-        stream.head();
-        stream.event().unwrap();
-        stream.reader.get_ref().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        stream.try_event().is_ok_and(|event| event.is_some_and(|event| message(&event)["result"].is_object()))
-    };
-    assert!(!answered(&primes[0]));
-    assert!(answered(&primes[11]));
+        assert_eq!(stream.head().status, 200);
+        assert_eq!(stream.event().unwrap().data, "");
+        assert!(message(&stream.event().unwrap())["result"].is_object());
+    }
+    // What was read may be forgotten.
+    assert_eq!(client.listen(Some(&read[0])).head().status, 400);
     front.finish();
 }
 

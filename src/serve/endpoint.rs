@@ -228,9 +228,14 @@ impl Endpoint {
             Ok(held) => held,
             Err(response) => return *response,
         };
-        let last = parts.headers.get("last-event-id").and_then(|id| events::read_id(id.to_str().ok()?));
-        let found = last.and_then(|(stream, number)| Some((held.stream(stream)?, number)));
-        let (stream, cursor) = found.unwrap_or_else(|| (held.news().clone(), held.news().last()));
+        let last = parts.headers.get("last-event-id").filter(|id| !id.is_empty());
+        let found = last.map(|id| held.stream_after(events::read_id(id.to_str().ok()?)?));
+        let Some((stream, cursor)) = found.unwrap_or_else(|| Some((held.news().clone(), held.news().last()))) else {
+            // Not 404, which says that the session is gone.
+            let text = "`Last-Event-ID` names no event that can be taken up here (any more): what came after it is lost; \
+                        send GET without it to listen for news";
+            return refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text);
+        };
         let prime = primes(&held);
         let in_use = held.use_it();
         event_stream(stream.follow(cursor, prime, in_use))

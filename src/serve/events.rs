@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -38,6 +38,19 @@ struct Log {
     kept: VecDeque<(u64, Bytes)>,
     bytes: usize,
     ended: bool,
+    /// The end was sent on a connection that still lived.
+    seen: bool,
+    /// When it was first found to be over.
+    over_since: Option<Instant>,
+}
+
+/// How a stream stands of which nothing more will come.
+pub struct Over {
+    pub since: Instant,
+    /// The end was sent on a connection that still lived.
+    pub seen: bool,
+    /// What of it is still held, in bytes.
+    pub size: usize,
 }
 
 impl Stream {
@@ -59,9 +72,15 @@ impl Stream {
         self.lock().last
     }
 
-    /// Whether nothing more will come, whether or not anybody has seen the end.
-    pub fn is_over(&self) -> bool {
-        self.lock().ended || self.out.is_closed()
+    /// How it stands, if nothing more will come, whether or not anybody has seen the end.
+    pub fn over(&self) -> Option<Over> {
+        let (is_closed, queued) = (self.out.is_closed(), self.out.queued());
+        let mut log = self.lock();
+        if !log.ended && !is_closed {
+            return None;
+        }
+        let since = *log.over_since.get_or_insert_with(Instant::now);
+        Some(Over { since, seen: log.seen, size: log.bytes + queued })
     }
 
     /// Takes the stream up after the event `cursor`, for as long as nobody else does. `prime` begins with an event that
@@ -92,11 +111,12 @@ impl Stream {
                 return None;
             }
             {
-                let log = self.lock();
+                let mut log = self.lock();
                 if let Some(event) = log.kept.iter().find(|(number, _)| *number > cursor) {
                     return Some(event.clone());
                 }
                 if log.ended {
+                    log.seen = true;
                     return None;
                 }
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-use super::events::Stream;
+use super::events::{Over, Stream};
 use crate::session::{Session, Surroundings};
 use crate::snapshot::Principal;
 use crate::wire::{Frame, Outbox};
@@ -17,8 +17,13 @@ use crate::wire::{Frame, Outbox};
 const SESSIONS_MAX: usize = 10_000;
 /// How many bytes of news wait for a client that does not listen.
 const NEWS_LIMIT: usize = 256 * 1024;
-/// How many finished streams can still be taken up.
-const FINISHED_KEPT: usize = 8;
+/// How many finished streams can still be taken up though their end was sent.
+const SEEN_KEPT: usize = 8;
+/// What a session keeps of finished streams in all, in bytes, and for how long. What nobody has read to its end goes last.
+const FINISHED_BYTES: usize = 16 * 1024 * 1024;
+const FINISHED_TIME: Duration = Duration::from_secs(300);
+/// What a stream costs beside the bytes of its events.
+const STREAM_COST: usize = 4 * 1024;
 /// After the end of so many sessions the memory they took is given back.
 const GIVE_BACK_AFTER: usize = 100;
 /// The stream of what belongs to no request.
@@ -39,12 +44,13 @@ pub struct Held {
 }
 
 impl Held {
-    /// The stream so numbered, if it can be taken up.
-    pub fn stream(&self, id: u64) -> Option<Arc<Stream>> {
-        if id == NEWS {
-            return Some(self.news.clone());
-        }
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    /// The stream of an event and the event's number, if it was sent and the stream can be taken up.
+    pub fn stream_after(&self, (id, event): (u64, u64)) -> Option<(Arc<Stream>, u64)> {
+        let stream = match id {
+            NEWS => self.news.clone(),
+            _ => self.streams.lock().unwrap_or_else(PoisonError::into_inner).get(&id)?.clone(),
+        };
+        (event <= stream.last()).then_some((stream, event))
     }
 
     pub fn news(&self) -> &Arc<Stream> {
@@ -55,13 +61,18 @@ impl Held {
     pub fn add_stream(&self, out: Arc<Outbox>, sent: Vec<Frame>) -> Arc<Stream> {
         let id = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
         let stream = Stream::new(id, out, sent);
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let finished: Vec<u64> = streams.iter().filter(|(_, stream)| stream.is_over()).map(|(id, _)| *id).collect();
-        for id in finished.iter().rev().skip(FINISHED_KEPT) {
-            streams.remove(id);
-        }
-        streams.insert(id, stream.clone());
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stream.clone());
+        self.forget_streams();
         stream
+    }
+
+    /// Forgets finished streams, as far as it must.
+    fn forget_streams(&self) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let finished = streams.iter().filter_map(|(id, stream)| Some((*id, stream.over()?)));
+        for id in too_many(finished.collect()) {
+            streams.remove(&id);
+        }
     }
 
     /// Keeps the session from being idle as long as the guard lives.
@@ -81,6 +92,23 @@ impl Held {
         self.session.abandon();
         self.session.close();
     }
+}
+
+/// Which of a session's finished streams are to be forgotten; they come oldest first.
+fn too_many(mut finished: Vec<(u64, Over)>) -> Vec<u64> {
+    finished.reverse();
+    finished.sort_by_key(|(_, over)| over.seen);
+    let (mut kept, mut seen, mut bytes) = (0, 0, 0);
+    let mut is_too_much = |over: &Over| {
+        let size = over.size + STREAM_COST;
+        let has_room = (kept == 0 || bytes + size <= FINISHED_BYTES) && (!over.seen || seen < SEEN_KEPT);
+        if over.since.elapsed() >= FINISHED_TIME || !has_room {
+            return true;
+        }
+        (kept, seen, bytes) = (kept + 1, seen + usize::from(over.seen), bytes + size);
+        false
+    };
+    finished.into_iter().filter(|(_, over)| is_too_much(over)).map(|(id, _)| id).collect()
 }
 
 /// A request or a stream of a session.
@@ -188,6 +216,8 @@ impl Sessions {
             tracing::debug!("session expired");
             self.remove(&id);
         }
+        let left: Vec<_> = self.lock().values().cloned().collect();
+        left.iter().for_each(|held| held.forget_streams());
         if self.ended.load(Ordering::Relaxed) >= GIVE_BACK_AFTER {
             self.ended.store(0, Ordering::Relaxed);
             self.lock().shrink_to_fit();
@@ -207,5 +237,31 @@ impl Sessions {
         let number = self.last_single.fetch_add(1, Ordering::Relaxed);
         self.single.lock().unwrap_or_else(PoisonError::into_inner).insert(number, session.clone());
         Single { number, sessions: self.clone(), session, teller: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(secs: u64, seen: bool, size: usize) -> Over {
+        Over { since: Instant::now() - Duration::from_secs(secs), seen, size }
+    }
+
+    #[test]
+    fn what_nobody_has_read_goes_last() {
+        let forgotten = |finished: Vec<Over>| {
+            let mut gone = too_many((1..).zip(finished).collect());
+            gone.sort_unstable();
+            gone
+        };
+        let half = FINISHED_BYTES / 2;
+        assert_eq!(forgotten((0..1000).map(|_| over(1, false, 100)).collect()), [0; 0]);
+        assert_eq!(forgotten((0..SEEN_KEPT + 2).map(|_| over(1, true, 100)).collect()), [1, 2]);
+        assert_eq!(forgotten(vec![over(299, false, 9), over(301, false, 9), over(301, true, 9)]), [2, 3]);
+        assert_eq!(forgotten(vec![over(1, false, half), over(1, false, half), over(1, false, 9)]), [1]);
+        assert_eq!(forgotten(vec![over(1, true, half), over(1, false, 9), over(1, true, half)]), [1]);
+        assert_eq!(forgotten(vec![over(2, false, 9), over(1, false, 3 * half)]), [1]);
+        assert_eq!(forgotten(vec![over(1, false, 9), over(1, true, half), over(1, true, half)]), [2]);
     }
 }

@@ -296,6 +296,12 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
+    /// How many bytes are queued or being written.
+    pub fn queued(&self) -> usize {
+        let queue = self.lock();
+        queue.bytes + queue.tail.len()
+    }
+
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
