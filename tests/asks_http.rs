@@ -332,3 +332,36 @@ fn log_lines_go_to_whom_they_belong() {
         front.finish();
     }
 }
+
+/// A client that takes nothing but JSON in answer to a call is asked where it listens, else not at all: its question used to
+/// go nowhere, and everybody's calls of that source waited for the answer.
+#[test]
+fn a_client_that_takes_only_json_is_asked_where_it_listens() {
+    for era in ["legacy", "modern"] {
+        let place = Place::new();
+        let front = start(&place, era);
+        let mut client = legacy(&front, A);
+        let json_only = ["Accept: application/json".to_owned()];
+        let refused = |client: &mut Client| {
+            let (text, _) = client.request_text("tools/call", ask("whose?"));
+            let (head, reply) = client.exchange(&json_only, &text);
+            assert!(!head.is_stream());
+            let line = reply.unwrap().line;
+            assert!(line.contains("takes no events"), "{line}");
+        };
+        refused(&mut client);
+        legacy(&front, B).call_direct("asker__echo", json!({"n": 1})).result();
+        let mut news = client.listen(None);
+        news.head();
+        let (text, _) = client.request_text("tools/call", ask("whose?"));
+        let mut call = client.begin(&json_only, &text);
+        let question = std::iter::from_fn(|| news.event())
+            .find_map(|event| serde_json::from_str::<Value>(&event.data).ok().filter(|told| told["params"].is_object()))
+            .unwrap();
+        assert_eq!(question["params"]["message"], "[asker] whose?");
+        reply(&mut client, &question, &accepted("me"));
+        let answer = call.whole().json();
+        assert_eq!(answer["result"]["structuredContent"]["answers"], json!([{"result": accepted("me")}]));
+        front.finish();
+    }
+}

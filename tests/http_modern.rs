@@ -31,6 +31,20 @@ fn post(front: &Front, headers: &[&str], body: &str) -> Answer {
 
 const VERSION: &str = "MCP-Protocol-Version: 2026-07-28";
 
+/// It used to get no byte, ever.
+#[test]
+fn nobody_listens_without_taking_events() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let mut client = front.client(None);
+    let (text, mut headers) =
+        client.request_text("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    headers.push("Accept: application/json".to_owned());
+    let answer = client.begin(&headers, &text).whole();
+    assert_eq!((answer.head.status, answer.error_code()), (406, -32600));
+    assert!(answer.body.contains("text/event-stream") && !answer.json()["id"].is_null(), "{}", answer.body);
+    front.finish();
+}
+
 #[test]
 fn requests_stand_alone() {
     let front = HttpTrial::start(&[source("fix", &[], "")]);

@@ -71,11 +71,6 @@ impl Question {
         self.reply("error", &error(protocol::METHOD_NOT_FOUND, why));
     }
 
-    /// Answers that nobody answered.
-    pub fn give_up(mut self, why: &str) {
-        self.reply("error", &error(protocol::INTERNAL_ERROR, why));
-    }
-
     fn reply(&mut self, member: &str, text: &str) {
         let Some(to) = self.to.take() else { return };
         let id = self.message.id_text().unwrap_or("null");

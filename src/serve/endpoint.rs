@@ -55,6 +55,13 @@ enum Follow {
     Legacy(Arc<Held>, InUse),
 }
 
+impl Accepts {
+    /// Where the answers to so many requests come out.
+    fn outbox(self, requests: usize) -> Arc<Outbox> {
+        if self.events { Outbox::answers(UNREAD_LIMIT, requests) } else { Outbox::only_answers(UNREAD_LIMIT, requests) }
+    }
+}
+
 impl Endpoint {
     /// POST: one message, or a batch of the one revision that has them.
     pub async fn post(self: Arc<Self>, parts: Parts, body: Body, principal: Principal) -> Response {
@@ -166,25 +173,32 @@ impl Endpoint {
             };
             return error(status, message.id_text().unwrap_or("null"), &refusal);
         }
-        let out = Outbox::answers(UNREAD_LIMIT, 1);
+        let accepts = accepts(&parts.headers);
+        if method == "subscriptions/listen" && !accepts.events {
+            let text = "what is listened for comes as events: send `Accept: application/json, text/event-stream`";
+            let refusal = Refusal { code: protocol::INVALID_REQUEST, text: text.to_owned(), data: None };
+            return error(StatusCode::NOT_ACCEPTABLE, message.id_text().unwrap_or("null"), &refusal);
+        }
+        let out = accepts.outbox(1);
         let session = Session::single(self.around.clone(), principal, out.clone());
         let mut single = self.sessions.add_single(session.clone());
         if method == "subscriptions/listen" {
             single.tell_changes(&self.around);
         }
         submit(&session, message, &out).await;
-        respond(out, accepts(&parts.headers), Follow::Modern(single)).await
+        respond(out, accepts, Follow::Modern(single)).await
     }
 
     async fn legacy(&self, parts: &Parts, message: Message, held: Arc<Held>) -> Response {
         let in_use = held.use_it();
         let is_request = message.kind == Kind::Request;
-        let out = Outbox::answers(UNREAD_LIMIT, 1);
+        let accepts = accepts(&parts.headers);
+        let out = accepts.outbox(1);
         submit(&held.session, message, &out).await;
         if !is_request {
             return StatusCode::ACCEPTED.into_response();
         }
-        respond(out, accepts(&parts.headers), Follow::Legacy(held, in_use)).await
+        respond(out, accepts, Follow::Legacy(held, in_use)).await
     }
 
     async fn batch(self: Arc<Self>, parts: Parts, bytes: Bytes, principal: Principal) -> Response {
@@ -202,7 +216,8 @@ impl Endpoint {
         let parsed: Vec<_> = parsed.collect();
         let is_answered = |part: &&Result<Message, _>| !matches!(part, Ok(message) if message.kind != Kind::Request);
         let answers = parsed.iter().filter(is_answered).count();
-        let out = Outbox::answers(UNREAD_LIMIT, answers);
+        let accepts = accepts(&parts.headers);
+        let out = accepts.outbox(answers);
         for part in parsed {
             match part {
                 Ok(message) => submit(&held.session, message, &out).await,
@@ -212,7 +227,7 @@ impl Endpoint {
         if answers == 0 {
             return StatusCode::ACCEPTED.into_response();
         }
-        respond(out, accepts(&parts.headers), Follow::Legacy(held, in_use)).await
+        respond(out, accepts, Follow::Legacy(held, in_use)).await
     }
 
     /// GET: the stream of what belongs to no request, or a stream that broke.

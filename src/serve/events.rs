@@ -89,7 +89,7 @@ impl Stream {
         let follower = self.followers.fetch_add(1, Ordering::Relaxed) + 1;
         self.stirred.notify_waiters();
         let prime = prime.then(|| Bytes::from(format!("id: {}-{cursor}\nretry: {RETRY_MS}\ndata:\n\n", self.id)));
-        let state = (self.clone(), cursor, prime, held);
+        let state = (self.clone(), cursor, prime, (self.out.reading(), held));
         Body::from_stream(stream::unfold(state, move |(stream, cursor, prime, held)| async move {
             if let Some(prime) = prime {
                 return Some((Ok::<_, std::io::Error>(prime), (stream, cursor, None, held)));

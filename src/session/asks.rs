@@ -22,6 +22,8 @@ pub struct Asked {
     /// The request it belongs to: it ends with that. `None` for one outside of all requests.
     pub(super) exchange: Option<Arc<str>>,
     from: Asker,
+    /// Where it was asked.
+    out: Arc<Outbox>,
     /// Ends the wait for the answer.
     _awaited: DropGuard,
 }
@@ -37,6 +39,17 @@ enum Asker {
     Source(Question),
     /// The relay, for a source that asked by its answer.
     Relay(oneshot::Sender<Answer>),
+}
+
+impl Asker {
+    /// Nobody answers, for this reason.
+    fn fail(self, code: i64, why: &str) {
+        let error = question::error(code, why);
+        match self {
+            Self::Source(question) => question.fail(&error),
+            Self::Relay(waiting) => drop(waiting.send(Err(error))),
+        }
+    }
 }
 
 /// The result or the error that a client answered with, as text.
@@ -154,9 +167,16 @@ impl Session {
 
     /// Asks a legacy client, on the stream of the request that it belongs to.
     fn ask(self: &Arc<Self>, exchange: &Exchange, method: &str, params: &str, from: Asker) {
-        if self.lock().in_flight.contains_key(&exchange.id) {
-            self.ask_on(&exchange.out, Some(&exchange.id), method, params, from);
+        if !self.lock().in_flight.contains_key(&exchange.id) {
+            return;
         }
+        // Where nothing but the answer can be sent, the client may listen elsewhere.
+        let out = if exchange.out.is_mute() { &self.news } else { &exchange.out };
+        if exchange.out.is_mute() && !out.is_read() {
+            let why = "the client takes no events with the answer to this call, and does not listen with GET";
+            return from.fail(protocol::METHOD_NOT_FOUND, why);
+        }
+        self.ask_on(out, Some(&exchange.id), method, params, from);
     }
 
     /// Asks a legacy client on a stream.
@@ -165,7 +185,7 @@ impl Session {
         state.last_question += 1;
         let id = state.last_question;
         let over = CancellationToken::new();
-        let asked = Asked { exchange: of.cloned(), from, _awaited: over.clone().drop_guard() };
+        let asked = Asked { exchange: of.cloned(), from, out: out.clone(), _awaited: over.clone().drop_guard() };
         state.asked.insert(id, asked);
         drop(state);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
@@ -173,26 +193,23 @@ impl Session {
             let unsent = self.lock().asked.remove(&id);
             return drop(unsent);
         }
-        let (session, out) = (self.clone(), out.clone());
+        let session = self.clone();
         self.around.tracker.spawn(async move {
             let patience = session.around.control.snapshots.now().config.relay.ask_timeout;
             tokio::select! {
                 () = over.cancelled() => {}
                 () = session.around.shutdown.cancelled() => {}
-                () = tokio::time::sleep(patience) => session.unanswered(id, &out, patience),
+                () = tokio::time::sleep(patience) => session.unanswered(id, patience),
             }
         });
     }
 
     /// The client takes too long to answer.
-    fn unanswered(&self, id: u64, out: &Outbox, patience: Duration) {
-        let Some(Asked { from, .. }) = self.lock().asked.remove(&id) else { return };
-        take_back(id, out, "the answer took too long");
+    fn unanswered(&self, id: u64, patience: Duration) {
+        let Some(Asked { from, out, .. }) = self.lock().asked.remove(&id) else { return };
+        take_back(id, &out, "the answer took too long");
         let why = format!("the client did not answer within {} s", patience.as_secs_f32());
-        match from {
-            Asker::Source(question) => question.give_up(&why),
-            Asker::Relay(waiting) => drop(waiting.send(Err(question::error(protocol::INTERNAL_ERROR, &why)))),
-        }
+        from.fail(protocol::INTERNAL_ERROR, &why);
     }
 
     /// Asks a legacy client for the relay, which waits for the answer.
@@ -236,13 +253,12 @@ impl Session {
         if state.asked.is_empty() {
             return;
         }
-        let over: Vec<u64> =
-            state.asked.iter().filter(|(_, asked)| asked.belongs_to(&exchange.id)).map(|(id, _)| *id).collect();
-        let dropped: Vec<Asked> = over.iter().filter_map(|id| state.asked.remove(id)).collect();
+        let over: Vec<(u64, Asked)> = state.asked.extract_if(|_, asked| asked.belongs_to(&exchange.id)).collect();
         drop(state);
-        drop(dropped);
-        for id in over {
-            take_back(id, &exchange.out, "the call it belongs to is over");
+        for (id, asked) in over {
+            let out = asked.out.clone();
+            drop(asked);
+            take_back(id, &out, "the call it belongs to is over");
         }
     }
 

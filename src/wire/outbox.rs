@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -150,32 +151,67 @@ pub struct Outbox {
     /// Producers wait above this many queued bytes.
     limit: usize,
     shape: Shape,
+    /// It has no room for anything but answers.
+    mute: bool,
+    /// How many follow what comes out.
+    readers: AtomicUsize,
+}
+
+/// Somebody who follows what comes out, for as long as this lives.
+pub struct Reading(Arc<Outbox>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Outbox {
     /// A stream of lines, for [`Outbox::write_to`].
     pub fn lines(limit: usize) -> Arc<Self> {
-        Self::shaped(Shape::Lines, limit, 0)
+        Self::shaped(Shape::Lines, limit, 0, false)
     }
 
     /// Frames apart, for [`Outbox::next`].
     pub fn frames(limit: usize) -> Arc<Self> {
-        Self::shaped(Shape::Frames, limit, 0)
+        Self::shaped(Shape::Frames, limit, 0, false)
     }
 
     /// The answers to so many requests and what belongs to them, for [`Outbox::next`].
     pub fn answers(limit: usize, requests: usize) -> Arc<Self> {
-        Self::shaped(Shape::Answers, limit, requests)
+        Self::shaped(Shape::Answers, limit, requests, false)
+    }
+
+    /// The same where nothing but the answers can be sent: all else is dropped.
+    pub fn only_answers(limit: usize, requests: usize) -> Arc<Self> {
+        Self::shaped(Shape::Answers, limit, requests, true)
     }
 
     /// What a client may be told if it listens, for [`Outbox::next`].
     pub fn news(limit: usize) -> Arc<Self> {
-        Self::shaped(Shape::News, limit, 0)
+        Self::shaped(Shape::News, limit, 0, false)
     }
 
-    fn shaped(shape: Shape, limit: usize, awaited: usize) -> Arc<Self> {
+    fn shaped(shape: Shape, limit: usize, awaited: usize, mute: bool) -> Arc<Self> {
         let queue = Mutex::new(Queue { awaited, ..Queue::default() });
-        Arc::new(Self { queue, filled: Notify::new(), drained: Notify::new(), limit, shape })
+        let (filled, drained, readers) = Default::default();
+        Arc::new(Self { queue, filled, drained, limit, shape, mute, readers })
+    }
+
+    /// Whether nothing but answers can be sent on it.
+    pub fn is_mute(&self) -> bool {
+        self.mute
+    }
+
+    /// Notes that somebody follows what comes out.
+    pub fn reading(self: &Arc<Self>) -> Reading {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Reading(self.clone())
+    }
+
+    /// Whether anybody has said to follow what comes out.
+    pub fn is_read(&self) -> bool {
+        self.readers.load(Ordering::Relaxed) > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -198,6 +234,7 @@ impl Outbox {
             return Err(Closed);
         }
         match self.shape {
+            _ if self.mute && role == Role::Notice => return Ok(()),
             Shape::Lines => queue.add_line(pieces),
             Shape::Answers if queue.bytes > self.limit => {
                 *queue = Queue { closed: true, ..Queue::default() };
