@@ -159,6 +159,7 @@ impl Session {
                 let (session, out) = (self.clone(), out.clone());
                 let handler = move |bytes| match Message::parse(bytes) {
                     Ok(message) => session.message(message, &out),
+                    Err((Unreadable::Batch, bytes)) if session.batch(&bytes, &out) => {}
                     Err((why, bytes)) => session.unreadable(&why, &bytes, &out),
                 };
                 wire::handle(bytes, handler).await;
@@ -179,7 +180,7 @@ impl Session {
         for part in &parts {
             match Message::parse(bytes.slice_ref(part.get().as_bytes())) {
                 Ok(message) => self.message(message, out),
-                Err((why, part)) => self.unreadable(&why, &part, out),
+                Err((why, part)) => self.no_member(&why, &part, out),
             }
         }
         !parts.is_empty()
@@ -195,11 +196,19 @@ impl Session {
         self.lock().version
     }
 
+    /// Answers what is no message, though it stands in a batch.
+    pub fn no_member(&self, why: &Unreadable, part: &Bytes, out: &Arc<Outbox>) {
+        let text = match why {
+            Unreadable::Batch => "a batch within a batch",
+            Unreadable::NotObject => "not a JSON object",
+            _ => return self.unreadable(why, part, out),
+        };
+        let text = format!("{text}: the members of a batch are JSON-RPC messages");
+        Exchange::new("null", false, out).error(protocol::INVALID_REQUEST, &text, None);
+    }
+
     /// Answers what is no message.
-    pub fn unreadable(self: &Arc<Self>, why: &Unreadable, bytes: &Bytes, out: &Arc<Outbox>) {
-        if *why == Unreadable::Batch && self.batch(bytes, out) {
-            return;
-        }
+    fn unreadable(&self, why: &Unreadable, bytes: &Bytes, out: &Arc<Outbox>) {
         let (code, id) = match why {
             Unreadable::NotUtf8 | Unreadable::NotJson(_) => (protocol::PARSE_ERROR, salvaged(bytes, bytes)),
             Unreadable::Batch => (protocol::INVALID_REQUEST, "null"),

@@ -361,6 +361,19 @@ fn batches_belong_to_one_revision() {
     let mut ids: Vec<String> = messages.iter().map(|message| message["id"].to_string()).collect();
     ids.sort();
     assert_eq!(ids, ["11", "12", "13", "null"]);
+    // An array is answered with an array, whatever is in it; a batch within one is no message.
+    let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    for (sent, want) in [
+        (json!([ping(1)]), json!([[1, null]])),
+        (json!([notice, ping(1), notice]), json!([[1, null]])),
+        (json!([[ping(1), ping(2)], ping(3)]), json!([[null, -32600], [3, null]])),
+        (json!([5]), json!([[null, -32600]])),
+    ] {
+        let answer = old.begin(&[], &sent.to_string()).whole();
+        let answers = answer.json().as_array().unwrap_or_else(|| panic!("{sent}: {}", answer.body)).clone();
+        let told: Vec<Value> = answers.iter().map(|one| json!([one["id"], one["error"]["code"]])).collect();
+        assert_eq!((answer.head.status, json!(told)), (200, want), "{sent}: {}", answer.body);
+    }
     assert_eq!(old.begin(&[], &json!([notice]).to_string()).whole().head.status, 202);
     assert_eq!(old.begin(&[], "[]").whole().head.status, 400);
     for client in [front.greeted(None), front.client(None)] {

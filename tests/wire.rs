@@ -257,6 +257,14 @@ fn a_client_of_2025_03_26_may_send_batches() {
     assert_eq!(relay.answer_to(&fine).structured(), json!({"code": 1}));
     relay.send("[]");
     assert_eq!(relay.answer_to("null").error_code(), -32600);
+    // A batch within a batch is no message, and what it holds is not taken.
+    let (inner, outer) = (relay.new_id(), relay.new_id());
+    let ping = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    relay.send(&format!("[[{}],{}]", ping(&inner), ping(&outer)));
+    assert_eq!(relay.answer_to("null").error_code(), -32600);
+    assert_eq!(relay.answer_to(&outer).raw("result"), Some("{}"));
+    relay.send(&ping(&inner));
+    assert_eq!(relay.answer_to(&inner).raw("result"), Some("{}"));
 }
 
 #[test]

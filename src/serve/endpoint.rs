@@ -53,6 +53,8 @@ enum Follow {
     Modern(Single),
     /// The stream can be taken up again.
     Legacy(Arc<Held>, InUse),
+    /// The same for a batch: without a stream its answers are an array.
+    Batch(Arc<Held>, InUse),
 }
 
 impl Accepts {
@@ -221,13 +223,13 @@ impl Endpoint {
         for part in parsed {
             match part {
                 Ok(message) => submit(&held.session, message, &out).await,
-                Err((why, part)) => held.session.unreadable(&why, &part, &out),
+                Err((why, part)) => held.session.no_member(&why, &part, &out),
             }
         }
         if answers == 0 {
             return StatusCode::ACCEPTED.into_response();
         }
-        respond(out, accepts, Follow::Legacy(held, in_use)).await
+        respond(out, accepts, Follow::Batch(held, in_use)).await
     }
 
     /// GET: the stream of what belongs to no request, or a stream that broke.
@@ -320,7 +322,7 @@ async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response
     let mut frames = Vec::new();
     let patience = match follow {
         Follow::Modern(_) => PATIENCE_MODERN,
-        Follow::Legacy(..) => PATIENCE_LEGACY,
+        Follow::Legacy(..) | Follow::Batch(..) => PATIENCE_LEGACY,
     };
     let until = tokio::time::Instant::now() + patience;
     let mut done = false;
@@ -345,12 +347,11 @@ async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response
         }
     }
     if done && accepts.json && (!accepts.events || frames.iter().all(|frame| frame.role != Role::Notice)) {
-        let modern = matches!(follow, Follow::Modern(_));
-        return json(frames, modern);
+        return json(frames, &follow);
     }
     match follow {
         Follow::Modern(single) => event_stream(events::once(out, frames, single)),
-        Follow::Legacy(held, in_use) => {
+        Follow::Legacy(held, in_use) | Follow::Batch(held, in_use) => {
             let prime = primes(&held);
             event_stream(held.add_stream(out, frames).follow(0, prime, in_use))
         }
@@ -362,26 +363,21 @@ fn primes(held: &Held) -> bool {
     held.session.version() == Some(protocol::LATEST_LEGACY)
 }
 
-fn json(mut frames: Vec<Frame>, modern: bool) -> Response {
-    frames.retain(|frame| frame.role != Role::Notice);
-    match frames.len() {
+fn json(mut frames: Vec<Frame>, follow: &Follow) -> Response {
+    if frames.is_empty() {
         // It was cancelled, and nobody waits for an answer.
-        0 => StatusCode::ACCEPTED.into_response(),
-        1 => {
-            let frame = frames.remove(0);
-            let is_error = frame.role == Role::Error;
-            let body = frame.into_bytes();
-            let status = if modern && is_error { status_of(&body) } else { StatusCode::OK };
-            json_body(status, body)
-        }
-        _ => {
-            let texts: Vec<Bytes> = frames.into_iter().map(Frame::into_bytes).collect();
-            let mut body = b"[".to_vec();
-            body.extend(texts.join(&b","[..]));
-            body.push(b']');
-            json_body(StatusCode::OK, body.into())
-        }
+        return StatusCode::ACCEPTED.into_response();
     }
+    if matches!(follow, Follow::Batch(..)) {
+        let texts: Vec<Bytes> = frames.into_iter().map(Frame::into_bytes).collect();
+        let body = [b"[", &*texts.join(&b","[..]), b"]"].concat();
+        return json_body(StatusCode::OK, body.into());
+    }
+    let frame = frames.remove(0);
+    let is_error = frame.role == Role::Error;
+    let body = frame.into_bytes();
+    let status = if matches!(follow, Follow::Modern(_)) && is_error { status_of(&body) } else { StatusCode::OK };
+    json_body(status, body)
 }
 
 /// The status that goes with an error, for a client of 2026-07-28.
