@@ -130,6 +130,26 @@ fn foreign_hosts_and_origins_stay_out() {
     front.finish();
 }
 
+/// A tool may say that its arguments are repeated in headers: a page must be able to send those, whatever their names.
+#[test]
+fn a_page_may_send_the_headers_of_arguments() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    let allowed = |headers: &[&str]| {
+        let answer = front.ask("OPTIONS", "/mcp", headers, "");
+        assert_eq!(answer.head.status, 204);
+        answer.head.header("access-control-allow-headers").unwrap().to_owned()
+    };
+    let origin = "Origin: http://localhost:6274";
+    let usual = allowed(&[origin]);
+    let asked = "Access-Control-Request-Headers: content-type, Mcp-Param-Region,mcp-param-zone, x-own, mcp-param-a b,,mcp-param-";
+    let more = allowed(&[origin, asked, "Access-Control-Request-Headers: mcp-param-second"]);
+    assert_eq!(more, format!("{usual}, mcp-param-region, mcp-param-zone, mcp-param-, mcp-param-second"));
+    assert_eq!(allowed(&[asked]), usual);
+    let denied = front.ask("OPTIONS", "/mcp", &["Origin: http://evil.example", asked], "");
+    assert_eq!((denied.head.status, denied.head.header("access-control-allow-headers")), (403, None));
+    front.finish();
+}
+
 /// Bodies and headers that come in drops are taken; those that stop coming are given up, and nobody waits for them.
 #[test]
 fn slow_senders_keep_nobody_waiting() {

@@ -16,7 +16,8 @@ pub const VERSION: &str = "mcp-protocol-version";
 pub const SESSION: &str = "mcp-session-id";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
-const PARAM: &str = "mcp-param-";
+/// What the names of headers begin with that repeat arguments.
+pub const PARAM: &str = "mcp-param-";
 /// In the schema of an argument that a header repeats.
 const ANNOTATION: &str = "x-mcp-header";
 

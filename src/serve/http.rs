@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, ORIGIN, VARY,
+    WWW_AUTHENTICATE,
 };
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::endpoint::{Endpoint, refuse};
 use super::guard::{self, NotAllowed};
+use super::headers;
 use crate::config::{Config, HttpConfig};
 use crate::protocol;
 use crate::session::Surroundings;
@@ -36,6 +38,9 @@ pub const PATH: &str = "/mcp";
 const HEADERS_LIMIT: usize = 64 * 1024;
 /// How long a client may take to send them.
 const HEADERS_TIME: Duration = Duration::from_secs(30);
+/// The headers that a page of an allowed origin may send, besides those that repeat arguments.
+const SENT_BY_PAGES: &str =
+    "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
 /// How often sessions are looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// How long requests in flight may still take when the relay is asked to end.
@@ -176,7 +181,7 @@ async fn answer(State((endpoint, stop)): State<Shared>, request: Request) -> Res
     let origin = parts.headers.get(ORIGIN).cloned();
     if parts.method == Method::OPTIONS {
         return match guard::admit(&unguarded(&endpoint.config), endpoint.bound, &parts.uri, &parts.headers) {
-            Ok(_) => with_origin(preflight(), origin),
+            Ok(_) => with_origin(preflight(&parts.headers), origin),
             Err(why) => not_admitted(&why),
         };
     }
@@ -232,16 +237,15 @@ fn not_admitted(why: &NotAllowed) -> Response {
     response
 }
 
-fn preflight() -> Response {
+/// What a page may send. Which arguments are repeated in headers the tools say, so whatever it names of these it may.
+fn preflight(asked: &HeaderMap) -> Response {
+    let lists = asked.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter().filter_map(|list| list.to_str().ok());
+    let named = lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    let arguments = named.filter(|name| asked.contains_key(ORIGIN) && name.as_str().starts_with(headers::PARAM));
+    let allowed = arguments.fold(SENT_BY_PAGES.to_owned(), |all, name| format!("{all}, {name}"));
     let headers = [
         (ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, GET, DELETE, OPTIONS")),
-        (
-            ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static(
-                "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
-                 last-event-id",
-            ),
-        ),
+        (ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_str(&allowed).expect("BUG: names of headers fit into one")),
         (ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
     ];
     (StatusCode::NO_CONTENT, headers).into_response()
@@ -253,7 +257,7 @@ fn with_origin(mut response: Response, origin: Option<HeaderValue>) -> Response 
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
-        headers.insert(VARY, HeaderValue::from_static("origin"));
+        headers.insert(VARY, HeaderValue::from_static("origin, access-control-request-headers"));
     }
     response
 }
