@@ -119,6 +119,27 @@ fn a_client_that_does_not_read_does_not_delay_the_end() {
     eventually("nothing is left", || place.processes(child.id()).is_empty());
 }
 
+/// Answers that went nowhere used to be lost without a word, and with the exit code of success.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_output_that_takes_nothing_is_told() {
+    let place = Place::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = place.command("", &[source("fix", &[], "")]).stdout(full).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: stdout cannot be written to: No space left on device"), "{said}");
+    drop(stdin);
+    // A client that is gone is no error.
+    let mut child = place.command("", &[source("fix", &[], "")]).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
 #[test]
 fn a_source_that_is_starting_goes_as_well() {
     let sources = [

@@ -70,8 +70,11 @@ async fn over_stdio(built: Built, loader: Loader) -> Result<(), Failure> {
     tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
     let last_writes =
         stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
-    tokio::join!(last_writes, relay.drain());
-    Ok(())
+    let (written, ()) = tokio::join!(last_writes, relay.drain());
+    written.map_err(|error| {
+        let hint = "what the client was to get is lost; look at where stdout leads to";
+        Failure::run(format!("stdout cannot be written to: {error}"), hint)
+    })
 }
 
 /// A first signal ends the relay once what is in flight is answered, a second one at once.

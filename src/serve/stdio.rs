@@ -1,6 +1,7 @@
 //! The stdio front: one client on a pair of streams, from its first line to its end.
 //! It ends with the client's input or when told to, and leaves the sources to the relay.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +20,15 @@ const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Serves one client until it closes its input, stops reading, or `stop` is cancelled. Gives what is left to be done: the
-/// last writes, for which nobody else need wait.
+/// last writes, for which nobody else need wait, and which tell whether the client could be written to. That it has gone is
+/// no error.
 pub async fn serve(
     around: Surroundings,
     max_message: usize,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
-) -> impl Future<Output = ()> {
+) -> impl Future<Output = io::Result<()>> {
     let outbox = Outbox::lines(OUTBOX_LIMIT);
     let session = Session::new(around.clone(), Principal::local(), outbox.clone());
     let mut writer = {
@@ -34,6 +36,7 @@ pub async fn serve(
         tokio::spawn(async move { outbox.write_to(output).await })
     };
     let told = around.tracker.spawn(session.clone().tell_changes());
+    let mut written = None;
     let reading = read(&session, &outbox, LineReader::new(input, max_message));
     tokio::select! {
         () = reading => {
@@ -41,20 +44,33 @@ pub async fn serve(
             tokio::select! {
                 () = session.drain(DRAIN) => {}
                 () = stop.cancelled() => session.drain(Duration::ZERO).await,
-                _ = &mut writer => tracing::debug!("client does not read any more"),
+                ended = &mut writer => written = Some(ended),
             }
         }
-        _ = &mut writer => tracing::debug!("client does not read any more"),
+        ended = &mut writer => written = Some(ended),
         () = stop.cancelled() => session.drain(Duration::ZERO).await,
     }
     told.abort();
     session.end();
     outbox.close();
     async move {
-        if !writer.is_finished() {
-            let _ = tokio::time::timeout(LAST_WRITES, writer).await;
+        let written = match written {
+            Some(written) => written,
+            // What a client has not read by then it does not want.
+            None => tokio::time::timeout(LAST_WRITES, writer).await.unwrap_or(Ok(Ok(()))),
+        };
+        match written.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+            Err(error) if !is_gone(&error) => Err(error),
+            _ => Ok(()),
         }
     }
+}
+
+/// Whether a client cannot be written to because it does not read any more.
+fn is_gone(error: &io::Error) -> bool {
+    tracing::debug!(%error, "client does not read any more");
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected)
 }
 
 async fn read(session: &Arc<Session>, outbox: &Arc<Outbox>, mut reader: LineReader<impl AsyncRead + Unpin>) {
