@@ -96,10 +96,9 @@ impl Endpoint {
     async fn message(self: Arc<Self>, parts: Parts, message: Message, principal: Principal) -> Response {
         let method = message.method_name();
         let version = parts.headers.get(headers::VERSION).map(|value| value.as_bytes());
-        let is_legacy_version = |version: &[u8]| protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version);
         let modern = method == "server/discover"
             || says_version(&message)
-            || (method != "initialize" && version.is_some_and(|version| !is_legacy_version(version)));
+            || (method != "initialize" && version == Some(protocol::MODERN.as_bytes()));
         if modern {
             return self.modern(&parts, message, principal).await;
         }
@@ -118,6 +117,11 @@ impl Endpoint {
                 ),
             };
         }
+        if let Some(version) = version.filter(|version| !is_legacy(version))
+            && !parts.headers.contains_key(headers::SESSION)
+        {
+            return unknown_version(message.id_text().unwrap_or("null"), &String::from_utf8_lossy(version));
+        }
         match self.held(&parts.headers, &principal) {
             Ok(held) => self.legacy(&parts, message, held).await,
             Err(response) => *response,
@@ -132,9 +136,13 @@ impl Endpoint {
             return Err(Box::new(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text)));
         };
         if let Some(version) = headers.get(headers::VERSION)
-            && !protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version.as_bytes())
+            && !is_legacy(version.as_bytes())
         {
-            let text = format!("header `MCP-Protocol-Version` must be one of {}", protocol::LEGACY.join(", "));
+            let text = format!(
+                "header `MCP-Protocol-Version` must be one of {} in a session, not `{}`",
+                protocol::LEGACY.join(", "),
+                String::from_utf8_lossy(version.as_bytes())
+            );
             return Err(Box::new(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text)));
         }
         let found = id.to_str().ok().and_then(|id| self.sessions.get(id, principal));
@@ -310,6 +318,20 @@ impl Endpoint {
 async fn submit(session: &Arc<Session>, message: Message, out: &Arc<Outbox>) {
     let (session, out) = (session.clone(), out.clone());
     wire::handle(message.line.clone(), move |_| session.message(message, &out)).await;
+}
+
+/// Whether a header names a revision with sessions.
+fn is_legacy(version: &[u8]) -> bool {
+    protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version)
+}
+
+/// Refuses a request of a revision that is not spoken here.
+fn unknown_version(id: &str, version: &str) -> Response {
+    let spoken: Vec<&str> = [protocol::MODERN].iter().chain(protocol::LEGACY).copied().collect();
+    let text =
+        format!("header `MCP-Protocol-Version` says `{version}`, which is not spoken here; {} are", spoken.join(", "));
+    let data = format!("{{\"supported\":[\"{}\"],\"requested\":{}}}", spoken.join("\",\""), quoted(version));
+    error(StatusCode::BAD_REQUEST, id, &Refusal { code: protocol::UNSUPPORTED_VERSION, text, data: Some(data) })
 }
 
 /// Whether a message says in `_meta` which revision it is written in.
