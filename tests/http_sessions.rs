@@ -110,6 +110,25 @@ fn lost_sessions_are_404_and_missing_ones_400() {
     front.finish();
 }
 
+/// A call that outlived its connection is use like any other: its client has the whole time to come back for the answer.
+#[test]
+fn a_session_is_idle_from_the_end_of_its_last_call() {
+    let front = Front::start("", &[source("fix", &[], ""), "[http]\nsession_idle_secs = 5\n".to_owned()]);
+    let (mut client, mut other) = (front.greeted(None), front.greeted(None));
+    client.call("fix", "echo", json!({}));
+    let mut stream = slow(&mut client, 6500, 0);
+    stream.head();
+    let prime = stream.event().unwrap();
+    drop(stream);
+    // When this one is answered, the other is too; a look at sessions comes every second.
+    other.call("fix", "sleep", json!({"ms": 8000}));
+    let mut again = client.listen(prime.id.as_deref());
+    assert_eq!(again.head().status, 200);
+    let answer = std::iter::from_fn(|| again.event()).find(|event| !event.data.is_empty()).unwrap();
+    assert!(message(&answer)["result"].is_object(), "{answer:?}");
+    front.finish();
+}
+
 /// Every look keeps a session alive, so there must be more than its time between two.
 fn ask_quietly(front: &Front, session: &str) -> u16 {
     std::thread::sleep(Duration::from_millis(2500));

@@ -81,10 +81,15 @@ impl Held {
         InUse(self.clone())
     }
 
-    /// Since when nobody has used it; `None` while somebody does.
+    /// Since when nobody has used it, as far as it was looked at meanwhile; `None` while somebody does. A call that outlives
+    /// its connection is use.
     fn idle_since(&self) -> Option<Instant> {
         let idle = self.open.load(Ordering::Relaxed) == 0 && self.session.is_idle();
-        idle.then(|| *self.used.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if !idle {
+            *used = Instant::now();
+        }
+        idle.then_some(*used)
     }
 
     fn end(&self) {
