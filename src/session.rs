@@ -166,8 +166,16 @@ impl Session {
             }
             Line::TooLong { head, tail, length } => {
                 let text = format!("the message has {length} bytes, more than `max_message_mib` in [relay] allows");
-                Exchange::new(salvaged(&head, &tail), false, out).error(protocol::INVALID_REQUEST, &text, None);
+                self.refuse_unread(protocol::INVALID_REQUEST, &text, [&head, &tail], out);
             }
+        }
+    }
+
+    /// Answers what cannot be read, of which the beginning and the end are at hand.
+    fn refuse_unread(&self, code: i64, text: &str, [head, tail]: [&[u8]; 2], out: &Arc<Outbox>) {
+        match self.id_to_refuse(head, tail, text) {
+            Some(id) => Exchange::new(id, false, out).error(code, text, None),
+            None => out.give_up_answer(),
         }
     }
 
@@ -209,17 +217,15 @@ impl Session {
 
     /// Answers what is no message.
     fn unreadable(&self, why: &Unreadable, bytes: &Bytes, out: &Arc<Outbox>) {
-        let (code, id) = match why {
-            Unreadable::NotUtf8 | Unreadable::NotJson(_) => (protocol::PARSE_ERROR, salvaged(bytes, bytes)),
-            Unreadable::Batch => (protocol::INVALID_REQUEST, "null"),
-            Unreadable::NotObject => (protocol::PARSE_ERROR, "null"),
-            Unreadable::NotMessage(_) => (protocol::INVALID_REQUEST, salvaged(bytes, bytes)),
+        let code = match why {
+            Unreadable::NotUtf8 | Unreadable::NotJson(_) | Unreadable::NotObject => protocol::PARSE_ERROR,
+            Unreadable::Batch | Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
         };
         let hint = match why {
             Unreadable::Batch => ": send each message on a line of its own; only 2025-03-26 has batches",
             _ => ": expected one JSON-RPC message a line",
         };
-        Exchange::new(id, false, out).error(code, &format!("{why}{hint}"), None);
+        self.refuse_unread(code, &format!("{why}{hint}"), [bytes, bytes], out);
     }
 
     /// Takes one message from the client; what answers it goes to `out`.
@@ -495,9 +501,4 @@ pub fn is_modern(params: Option<&Object<'_>>, method: &str) -> Result<bool, Refu
 
 fn is_legal_id(id: &str) -> bool {
     id.starts_with('"') || id.bytes().next().is_some_and(|first| first == b'-' || first.is_ascii_digit())
-}
-
-/// The id in a message that cannot be read, as text to answer with; `null` when there is none.
-fn salvaged<'a>(head: &'a [u8], tail: &'a [u8]) -> &'a str {
-    wire::salvage::salvage_id(head, tail).unwrap_or("null")
 }

@@ -376,3 +376,38 @@ fn no_source_of_any_era_asks_a_client_what_it_has_not_declared() {
     assert_eq!(talk.answers()[0]["result"]["model"], "m");
     talker.relay.finish();
 }
+
+/// An answer that cannot be read is the asker's concern, and at once: it used to be answered itself, under an id that a request
+/// of the client's could have, while its source waited for the answer.
+#[test]
+fn answers_that_cannot_be_read_are_told_to_whoever_asked() {
+    let long = "x".repeat(1 << 20);
+    let spoilt = |id: &Value| {
+        [
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"name":"{long}"}}}}}}"#),
+            format!(r#"{{"result":{{"action":"accept","content":{{"name":"{long}"}}}},"jsonrpc":"2.0","id":{id}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept",}}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"#),
+            format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#),
+        ]
+    };
+    for source in ERAS {
+        let place = Place::new();
+        let relay = Relay::start_in(&place, "exposure = \"eager\"\nmax_message_mib = 1", &[sociable(&place, source)]);
+        let mut talker = Talker::new(relay, Era::Legacy, able());
+        for at in 0..5 {
+            let call = talker.ask("tools/call", direct(&[form()], false));
+            let question = talker.await_question(at + 1);
+            assert!(question["id"].as_str().is_some_and(|id| id.starts_with("toolrelay-ask-")), "{question}");
+            talker.relay.send(&spoilt(&question["id"])[at]);
+            let line = talker.relay.answer(&call).line;
+            assert!(line.contains("the answer of the client cannot be used"), "{at}: {line}");
+        }
+        // What is seen to be an answer is not answered, whatever it answers; what may be a request is.
+        talker.relay.send(r#"{"jsonrpc":"2.0","id":"toolrelay-ask-1","result":{},}"#);
+        talker.relay.send(r#"{"jsonrpc":"2.0","id":900,"result":{},}"#);
+        talker.relay.send(r#"{"jsonrpc":"2.0","id":901,"params":{},}"#);
+        assert_eq!(talker.relay.answer_to("901").error_code(), -32700);
+        talker.relay.finish();
+    }
+}

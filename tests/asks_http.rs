@@ -365,3 +365,37 @@ fn a_client_that_takes_only_json_is_asked_where_it_listens() {
         front.finish();
     }
 }
+
+/// An answer that is refused is told to whoever asked.
+#[test]
+fn answers_that_cannot_be_taken_are_told_to_whoever_asked() {
+    let place = Place::new();
+    let front = Front::start_in(&place, "exposure = \"eager\"\nmax_message_mib = 1", &tables(&place, "legacy"));
+    let mut client = legacy(&front, A);
+    client.names();
+    eventually("the tools are listed", || client.names().iter().any(|name| name == "asker__ask_many"));
+    let long = "x".repeat(3 << 20);
+    let spoilt: [(u16, &dyn Fn(&Value) -> String); 4] = [
+        (413, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":{{"name":"{long}"}}}}}}"#)),
+        (413, &|id| format!(r#"{{"result":{{"content":{{"name":"{long}"}}}},"jsonrpc":"2.0","id":{id}}}"#)),
+        (400, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept",}}}}"#)),
+        (400, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#)),
+    ];
+    for (status, body) in spoilt {
+        let mut call = begin(&mut client, ask("whose?"));
+        let question = next(&mut call);
+        let answer = client.begin(&[], &body(&question["id"])).whole();
+        assert_eq!((answer.head.status, &answer.json()["id"]), (status, &Value::Null), "{}", answer.body);
+        let told = next(&mut call)["result"]["structuredContent"]["answers"][0]["error"]["message"].clone();
+        assert!(told.as_str().unwrap().contains("the answer of the client cannot be used"), "{told}");
+    }
+    // In a batch, where each member is counted.
+    let mut old = front.client(Some(A));
+    old.greet_able("2025-03-26", able());
+    let mut call = begin(&mut old, ask("whose?"));
+    let id = next(&mut call)["id"].clone();
+    let answer = old.begin(&[], &json!([{"jsonrpc": "2.0", "id": id}]).to_string()).whole();
+    assert_eq!((answer.head.status, answer.body.as_str()), (202, ""));
+    assert!(next(&mut call).to_string().contains("the answer of the client cannot be used"));
+    front.finish();
+}

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::sessions::{Held, InUse, Sessions, Single};
-use super::{events, headers};
+use super::{body, events, headers};
 use crate::config::HttpConfig;
 use crate::protocol;
 use crate::session::{self, Refusal, Session, Surroundings};
@@ -28,8 +27,6 @@ const UNREAD_LIMIT: usize = 8 * 1024 * 1024;
 /// only as long as there is none; a legacy one can take up a stream that broke.
 const PATIENCE_MODERN: Duration = Duration::from_secs(5);
 const PATIENCE_LEGACY: Duration = Duration::from_millis(400);
-/// How long a body may pause on its way in.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
 
 /// The endpoint, shared by all connections.
 pub struct Endpoint {
@@ -73,21 +70,34 @@ impl Endpoint {
             let text = "the body must be JSON: send `Content-Type: application/json`";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, protocol::INVALID_REQUEST, text);
         }
-        let bytes = match self.read(&parts.headers, body).await {
+        let held = parts.headers.get(headers::SESSION).and_then(|id| self.sessions.get(id.to_str().ok()?, &principal));
+        let is_asked = held.as_ref().is_some_and(|held| held.session.is_asked_anything());
+        let bytes = match body::read(&parts.headers, body, self.max_message, is_asked).await {
             Ok(bytes) => bytes,
-            Err(refusal) => return refusal,
+            Err(fault) => {
+                let text = fault.to_string();
+                if let (body::Fault::TooLarge { head, tail, .. }, Some(held)) = (&fault, held) {
+                    held.session.id_to_refuse(head, tail, &text);
+                }
+                let (status, code) = fault.codes();
+                return refuse(status, code, &text);
+            }
         };
         let size = bytes.clone();
         match wire::handle(size, Message::parse).await {
             Ok(message) => self.message(parts, message, principal).await,
             Err((Unreadable::Batch, bytes)) => self.batch(parts, bytes, principal).await,
             Err((why, bytes)) => {
-                let id = wire::salvage::salvage_id(&bytes, &bytes).unwrap_or("null");
                 let code = match why {
                     Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
                     _ => protocol::PARSE_ERROR,
                 };
                 let text = format!("{why}: the body must be one JSON-RPC message");
+                let id = match held {
+                    Some(held) => held.session.id_to_refuse(&bytes, &bytes, &text),
+                    None => wire::salvage::salvage_id(&bytes, &bytes),
+                };
+                let id = id.unwrap_or("null");
                 error(StatusCode::BAD_REQUEST, id, &Refusal { code, text, data: None })
             }
         }
@@ -278,39 +288,6 @@ impl Endpoint {
             }
             Err(response) => *response,
         }
-    }
-
-    /// The whole body, as one line: outside of strings a line end says no more than a blank.
-    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
-        let too_large = || {
-            let mib = self.max_message / (1024 * 1024);
-            let text = format!("the message is larger than {mib} MiB, which `max_message_mib` in [relay] allows");
-            refuse(StatusCode::PAYLOAD_TOO_LARGE, protocol::INVALID_REQUEST, &text)
-        };
-        let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if told.is_some_and(|length| length > self.max_message) {
-            return Err(too_large());
-        }
-        let mut chunks = body.into_data_stream();
-        let mut whole = BytesMut::with_capacity(told.unwrap_or(0).min(1024 * 1024));
-        loop {
-            match tokio::time::timeout(BODY_PAUSE, chunks.next()).await {
-                Ok(None) => break,
-                Ok(Some(Ok(chunk))) if whole.len() + chunk.len() > self.max_message => return Err(too_large()),
-                Ok(Some(Ok(chunk))) => whole.extend_from_slice(&chunk),
-                Ok(Some(Err(_))) => {
-                    return Err(refuse(StatusCode::BAD_REQUEST, protocol::PARSE_ERROR, "the body broke off"));
-                }
-                Err(_) => {
-                    let text = format!("the body paused for more than {} s", BODY_PAUSE.as_secs());
-                    return Err(refuse(StatusCode::REQUEST_TIMEOUT, protocol::INVALID_REQUEST, &text));
-                }
-            }
-        }
-        for byte in whole.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
-            *byte = b' ';
-        }
-        Ok(whole.freeze())
     }
 }
 

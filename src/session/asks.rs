@@ -12,8 +12,10 @@ use super::client_call::{ClientCall, Here, Place};
 use super::{Exchange, Session};
 use crate::call::{Caller, Question, Rooted, question};
 use crate::protocol;
-use crate::wire::{Message, Object, Outbox, Piece, quoted};
+use crate::wire::{Message, Object, Outbox, Piece, quoted, salvage, unquoted};
 
+/// What the ids of questions begin with: they can be told from the ids that clients give their own requests.
+const ASK: &str = "toolrelay-ask-";
 /// The question for a client's roots.
 const ROOTS: &str = "roots/list";
 
@@ -188,7 +190,8 @@ impl Session {
         let asked = Asked { exchange: of.cloned(), from, out: out.clone(), _awaited: over.clone().drop_guard() };
         state.asked.insert(id, asked);
         drop(state);
-        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{},\"params\":{params}}}", quoted(method));
+        let method = quoted(method);
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{ASK}{id}\",\"method\":{method},\"params\":{params}}}");
         if out.send_text(&text).is_err() {
             let unsent = self.lock().asked.remove(&id);
             return drop(unsent);
@@ -226,7 +229,7 @@ impl Session {
 
     /// A client's reply to a question.
     pub(super) fn answered(&self, message: &Message) {
-        let found = message.number_id().and_then(|id| self.lock().asked.remove(&id));
+        let found = message.id_text().and_then(number).and_then(|id| self.lock().asked.remove(&id));
         let Some(asked) = found else {
             return tracing::debug!("reply of the client to nothing dropped");
         };
@@ -240,6 +243,25 @@ impl Session {
             (Asker::Source(question), Err(error)) => question.fail(&error),
             (Asker::Relay(waiting), answer) => drop(waiting.send(answer)),
         }
+    }
+
+    /// The id under which to refuse what the client sent and what cannot be read, of which the beginning and the end are at
+    /// hand; `None` where it is an answer: that is not answered, and whoever asked is told `why` instead.
+    pub fn id_to_refuse<'a>(&self, head: &'a [u8], tail: &'a [u8], why: &str) -> Option<&'a str> {
+        let id = salvage::salvage_id(head, tail);
+        let Some(number) = id.and_then(number) else {
+            return (!salvage::is_answer(head)).then(|| id.unwrap_or("null"));
+        };
+        let found = self.lock().asked.remove(&number);
+        if let Some(Asked { from, .. }) = found {
+            from.fail(protocol::INTERNAL_ERROR, &format!("the answer of the client cannot be used: {why}"));
+        }
+        None
+    }
+
+    /// Whether the client has still to answer anything.
+    pub fn is_asked_anything(&self) -> bool {
+        !self.lock().asked.is_empty()
     }
 
     /// Whether the client has still to answer something that belongs to this request.
@@ -284,10 +306,15 @@ impl Session {
     }
 }
 
+/// The number of the question with this id.
+fn number(id: &str) -> Option<u64> {
+    unquoted(id)?.strip_prefix(ASK)?.parse().ok()
+}
+
 /// Tells the client that a question need not be answered any more.
 fn take_back(id: u64, out: &Outbox, why: &str) {
     let _ = out.send_text(&format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":{}}}}}",
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":\"{ASK}{id}\",\"reason\":{}}}}}",
         quoted(why)
     ));
 }

@@ -8,29 +8,45 @@ pub fn salvage_id<'a>(head: &'a [u8], tail: &'a [u8]) -> Option<&'a str> {
     from_head(head).or_else(|| from_tail(tail))
 }
 
-/// Follows strings and brackets from the start: the first `"id":` outside of every inner value.
+/// Whether a message, of which the beginning is at hand, is seen to be an answer and no request.
+pub fn is_answer(head: &[u8]) -> bool {
+    let kind =
+        outer(head).filter(|(_, rest)| rest.trim_ascii_start().starts_with(b":")).find_map(|(name, _)| match name {
+            b"\"method\"" => Some(false),
+            b"\"result\"" | b"\"error\"" => Some(true),
+            _ => None,
+        });
+    kind.unwrap_or(false)
+}
+
+/// The first `"id":` outside of every inner value.
 fn from_head(text: &[u8]) -> Option<&str> {
+    let found = outer(text).filter(|(name, _)| *name == b"\"id\"").find_map(|(_, rest)| value(rest));
+    found.map(|(id, _)| id)
+}
+
+/// Follows strings and brackets from the start: the strings outside of every inner value, each with what comes after it.
+fn outer(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let (mut at, mut depth) = (0, 0_usize);
-    while at < text.len() {
-        match text[at] {
-            b'"' => {
-                let end = at + string_length(&text[at..])?;
-                if depth == 1 && &text[at..end] == b"\"id\"" {
-                    let found = value(&text[end..]);
-                    if let Some((id, _)) = found {
-                        return Some(id);
+    std::iter::from_fn(move || {
+        while at < text.len() {
+            let start = at;
+            at += 1;
+            match text[start] {
+                b'"' => {
+                    let string = string_length(&text[start..]);
+                    at = string.map_or(text.len(), |length| start + length);
+                    if depth == 1 && string.is_some() {
+                        return Some((&text[start..at], &text[at..]));
                     }
                 }
-                at = end;
-                continue;
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth = depth.saturating_sub(1),
+                _ => {}
             }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
         }
-        at += 1;
-    }
-    None
+        None
+    })
 }
 
 /// The last `"id":` after which nothing but plain members and the message's own bracket comes.
@@ -86,6 +102,22 @@ mod tests {
         check(r#"{"result":{"id":1,"a":[{"id":2}]},"jsonrpc":"2.0","id":-3,}"#, Some("-3"));
         check(r#"3}]},"id":4,"jsonrpc":"2.0"}"#, Some("4"));
         check(r#"{"method":"id","id":5,"#, Some("5"));
+    }
+
+    #[test]
+    fn answers_are_told_from_requests() {
+        for (text, want) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"#, true),
+            (r#"{"error":{"code":1},"#, true),
+            (r#"{"result":"method","#, true),
+            (r#"{"jsonrpc":"result","id":1,"method":"error","params":{"result":1}"#, false),
+            (r#"{"params":{"result":1},"id":2"#, false),
+            (r#"[{"result":1}]"#, false),
+            (r#"{"result"#, false),
+            ("", false),
+        ] {
+            assert_eq!(is_answer(text.as_bytes()), want, "{text}");
+        }
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Owns the reading of a request's body: how large it may be, how long it may take, and what is kept of one that is too large.
+//! It does not know what stands in it.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{HeaderMap, StatusCode};
+use bytes::{Buf, Bytes, BytesMut};
+use futures::StreamExt;
+
+use crate::protocol;
+
+/// How long a body may pause on its way in.
+const PAUSE: Duration = Duration::from_secs(30);
+/// How much is kept of the beginning and of the end of a body that is too large: its id stands in one of them.
+const EDGE: usize = 16 * 1024;
+/// How many times the limit is read to come to the end of such a body.
+const READ_ON: usize = 8;
+
+/// Why there is no body.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("the message is larger than {mib} MiB, which `max_message_mib` in [relay] allows")]
+    TooLarge { mib: usize, head: Bytes, tail: Bytes },
+    #[error("the body broke off")]
+    BrokeOff,
+    #[error("the body paused for more than {} s", PAUSE.as_secs())]
+    Paused,
+}
+
+impl Fault {
+    /// The status and the code that tell it.
+    pub fn codes(&self) -> (StatusCode, i64) {
+        match self {
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, protocol::INVALID_REQUEST),
+            Self::BrokeOff => (StatusCode::BAD_REQUEST, protocol::PARSE_ERROR),
+            Self::Paused => (StatusCode::REQUEST_TIMEOUT, protocol::INVALID_REQUEST),
+        }
+    }
+}
+
+/// The whole body, as one line: outside of strings a line end says no more than a blank. One that is too large is read no
+/// further, unless its `end` is wanted too.
+pub async fn read(headers: &HeaderMap, body: Body, limit: usize, end: bool) -> Result<Bytes, Fault> {
+    let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if !end && told.is_some_and(|length| length > limit) {
+        return Err(too_large(limit, &[], Bytes::new()));
+    }
+    let mut chunks = body.into_data_stream();
+    let mut whole = BytesMut::with_capacity(told.unwrap_or(0).min(1024 * 1024));
+    while let Some(chunk) = next(&mut chunks).await? {
+        whole.extend_from_slice(&chunk);
+        if whole.len() > limit {
+            let tail = if end { last(&mut chunks, &whole, READ_ON * limit).await } else { Bytes::new() };
+            return Err(too_large(limit, &whole, tail));
+        }
+    }
+    for byte in whole.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    Ok(whole.freeze())
+}
+
+async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, Fault> {
+    let next = tokio::time::timeout(PAUSE, chunks.next()).await.map_err(|_| Fault::Paused)?;
+    next.transpose().map_err(|_| Fault::BrokeOff)
+}
+
+fn too_large(limit: usize, whole: &[u8], tail: Bytes) -> Fault {
+    let head = Bytes::copy_from_slice(&whole[..whole.len().min(EDGE)]);
+    Fault::TooLarge { mib: limit / (1024 * 1024), head, tail }
+}
+
+/// Reads on, and gives the last of it; nothing where it does not end.
+async fn last(chunks: &mut BodyDataStream, begun: &[u8], mut most: usize) -> Bytes {
+    let mut tail = BytesMut::from(&begun[begun.len().saturating_sub(EDGE)..]);
+    while let Ok(Some(chunk)) = next(chunks).await {
+        let Some(left) = most.checked_sub(chunk.len()) else { return Bytes::new() };
+        most = left;
+        tail.extend_from_slice(&chunk);
+        tail.advance(tail.len().saturating_sub(EDGE));
+    }
+    tail.freeze()
+}
