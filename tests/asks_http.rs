@@ -375,16 +375,16 @@ fn answers_that_cannot_be_taken_are_told_to_whoever_asked() {
     client.names();
     eventually("the tools are listed", || client.names().iter().any(|name| name == "asker__ask_many"));
     let long = "x".repeat(3 << 20);
-    let spoilt: [(u16, &dyn Fn(&Value) -> String); 4] = [
-        (413, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":{{"name":"{long}"}}}}}}"#)),
-        (413, &|id| format!(r#"{{"result":{{"content":{{"name":"{long}"}}}},"jsonrpc":"2.0","id":{id}}}"#)),
-        (400, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept",}}}}"#)),
-        (400, &|id| format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#)),
+    let spoilt = [
+        (413, format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"content":{{"name":"{long}"}}}}}}"#)),
+        (413, format!(r#"{{"result":{{"content":{{"name":"{long}"}}}},"jsonrpc":"2.0","id":@ID@}}"#)),
+        (400, r#"{"jsonrpc":"2.0","id":@ID@,"result":{"action":"accept",}}"#.to_owned()),
+        (400, r#"{"jsonrpc":"2.0","id":@ID@}"#.to_owned()),
     ];
     for (status, body) in spoilt {
         let mut call = begin(&mut client, ask("whose?"));
         let question = next(&mut call);
-        let answer = client.begin(&[], &body(&question["id"])).whole();
+        let answer = client.begin(&[], &body.replace("@ID@", &question["id"].to_string())).whole();
         assert_eq!((answer.head.status, &answer.json()["id"]), (status, &Value::Null), "{}", answer.body);
         let told = next(&mut call)["result"]["structuredContent"]["answers"][0]["error"]["message"].clone();
         assert!(told.as_str().unwrap().contains("the answer of the client cannot be used"), "{told}");
