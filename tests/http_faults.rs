@@ -97,6 +97,38 @@ fn a_session_forgotten_with_an_error_in_an_answer_is_begun_again() {
     check_forgotten(|seen, out| out.json(200, &[], &web::error(&seen.id(), -32001, "Session not found")));
 }
 
+/// A release was made twice, because the words of a tool's error spoke of something that is not initialized.
+#[test]
+fn a_tools_own_error_is_passed_on_whatever_it_speaks_of() {
+    let errors = [
+        (200, -32000, "created release #1, but the CDN cache is not initialized"),
+        (200, -32001, "moved 3 files, but the browser session is closed"),
+        (200, -32600, "sent; the session id of the printer has changed"),
+        (400, -32602, "argument `session id` of your bank account is wrong"),
+        (400, -32000, "invalid session id"),
+    ];
+    for (status, code, message) in errors {
+        for streams in [false, true] {
+            let web = failing(1, move |seen, out| {
+                let error = web::error(&seen.id(), code, message);
+                if streams && status == 200 {
+                    out.stream();
+                    out.event(&error);
+                    out.end_stream();
+                } else {
+                    out.json(status, &[], &error);
+                }
+            });
+            let mut relay = Relay::greeted("", &[web.source("web", "")]);
+            let answer = relay.call("web", "echo", json!({}));
+            assert!(answer.line.contains(message), "{}", answer.line);
+            assert_eq!((web.posts(CALLED).len(), web.posts("initialize").len()), (1, 1), "{message}");
+            assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+            relay.finish();
+        }
+    }
+}
+
 #[test]
 fn a_source_that_forgets_every_session_is_not_asked_for_ever() {
     let web = failing(usize::MAX, |_, out| out.reply(404, &[], ""));

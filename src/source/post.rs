@@ -206,7 +206,7 @@ impl Connection {
             }
             return Err(error);
         }
-        if asked.acts_on == Some(Complaint::Session) && refusal.is_of_session(session.id.is_some()) {
+        if asked.acts_on == Some(Complaint::Session) && refusal.is_of_session(session.id.is_some(), asked.id) {
             return Ok(Outcome::Complains(Complaint::Session));
         }
         if let Some(reply) = refusal.reply(asked.id) {

@@ -1,6 +1,7 @@
 //! Owns the reading of what an HTTP source says instead of an answer: its statuses, pages and complaints, in words, each
 //! with what to do. It decides nothing.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
@@ -8,10 +9,52 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::target::{SAMPLE, Target};
 use crate::call::{CallError, ErrorKind};
+use crate::protocol;
+use crate::wire::message::number;
 use crate::wire::{Kind, Message, Object};
 
 /// What is told of a call that may have been carried out.
 const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
+
+/// What servers say, word for word, to whom they do not know: those of the TypeScript, Python, Rust and Go SDKs and mcp-go.
+const FORGOTTEN: &[&str] = &[
+    "Bad Request: Mcp-Session-Id header is required",
+    "Bad Request: Missing session ID",
+    "Bad Request: No valid session ID provided",
+    "Bad Request: Server not initialized",
+    "Bad Request: Session ID is required",
+    "Not Found: Invalid or expired session ID",
+    "Not Found: Session has been terminated",
+    "Not Found: Session not found",
+    "Session not found",
+    "Session terminated",
+];
+/// What else is said for it, in a refusal that is none of a tool: in small letters, without the name of the status before it.
+const FORGOTTEN_TOO: &[&str] = &[
+    "a new session can only be created by an initialize request. include a valid mcp-session-id header for \
+     non-initialize requests",
+    "could not find session",
+    "invalid mcp-session-id",
+    "invalid or missing session id",
+    "invalid or expired session id",
+    "invalid session id",
+    "mcp-session-id header is required",
+    "missing mcp-session-id header",
+    "missing session id",
+    "no transport found for sessionid",
+    "no valid session id",
+    "no valid session id provided",
+    "server not initialized",
+    "session expired",
+    "session id is required",
+    "session id missing",
+    "session id required in mcp-session-id header",
+    "session not found",
+    "session terminated",
+    "unknown session",
+];
+/// How it begins where a revision is not known.
+const OTHER_REVISION: &[&str] = &["unsupported protocol version", "unsupported mcp-protocol-version"];
 
 /// What a source complains of where the relay can do something about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +75,42 @@ pub struct Refusal {
 /// The complaint in a reply, if it is one that the relay can do something about.
 pub fn complaint(reply: &Message) -> Option<Complaint> {
     let error = Object::parse(reply.text(reply.error?))?;
-    let text = error.string("message").unwrap_or_default().to_ascii_lowercase();
+    let text = error.string("message").unwrap_or_default();
     match error.get("code")?.parse::<i64>().ok()? {
-        -32020 => Some(Complaint::Headers),
-        -32001 | -30001 if text.contains("session") => Some(Complaint::Session),
-        -32000 | -32600 | -32002 if speaks_of_session(&text) => Some(Complaint::Session),
+        protocol::HEADER_MISMATCH => Some(Complaint::Headers),
+        // A tool may speak of sessions of its own, in any words but these.
+        -32000 | -32001 | -32002 | -32600 | -30001 if FORGOTTEN.contains(&&*text) => Some(Complaint::Session),
         _ => None,
     }
 }
 
-fn speaks_of_session(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    ["mcp-session-id", "session id", "session not found", "no valid session", "not initialized", "session expired"]
-        .iter()
-        .any(|part| text.contains(part))
+/// What a refusal says, if its words are its own and not a tool's.
+struct Words<'a> {
+    code: Option<i64>,
+    text: Cow<'a, str>,
+    /// It names the request, as the answers of tools do.
+    names_it: bool,
+}
+
+impl Words<'_> {
+    /// In small letters, without the name of the status before it.
+    fn bare(&self) -> String {
+        let text = self.text.trim().trim_end_matches('.').to_ascii_lowercase();
+        let names = ["bad request: ", "not found: ", "invalid request: "];
+        names.iter().find_map(|name| text.strip_prefix(name)).unwrap_or(&text).to_owned()
+    }
+
+    /// The session is not known to it.
+    fn forgets(&self) -> bool {
+        FORGOTTEN.contains(&&*self.text) || !self.names_it && FORGOTTEN_TOO.contains(&&*self.bare())
+    }
+
+    /// The revision is not known to it.
+    fn knows_other_revisions(&self) -> bool {
+        let bare = self.bare();
+        self.code == Some(protocol::UNSUPPORTED_VERSION)
+            || !self.names_it && OTHER_REVISION.iter().any(|start| bare.starts_with(start))
+    }
 }
 
 impl Refusal {
@@ -60,11 +125,25 @@ impl Refusal {
         Message::parse(text.into()).ok().filter(|message| message.kind == Kind::Reply)
     }
 
-    /// Whether it is the session that is refused, by a source that had given one or should have.
-    pub fn is_of_session(&self, has_id: bool) -> bool {
+    /// Its words about the request of this id.
+    fn words(&self, id: u64) -> Words<'_> {
+        let text = str::from_utf8(&self.body).unwrap_or_default().trim();
+        let Some(object) = Object::parse(text) else { return Words { code: None, text: text.into(), names_it: false } };
+        let names_it = object.get("id").and_then(number) == Some(id);
+        let Some(error) = object.get("error").and_then(Object::parse) else {
+            return Words { code: None, text: object.string("error").unwrap_or_default(), names_it };
+        };
+        let code = error.get("code").and_then(|code| code.parse().ok());
+        Words { code, text: error.string("message").unwrap_or_default(), names_it }
+    }
+
+    /// Whether it is the session that is refused to the request of this id, by a source that had given one or should have;
+    /// or all that such a session goes by.
+    pub fn is_of_session(&self, has_id: bool, id: u64) -> bool {
+        let words = self.words(id);
         match self.status.as_u16() {
-            404 | 410 => has_id,
-            400 => speaks_of_session(&String::from_utf8_lossy(&self.body)),
+            404 | 410 => has_id || words.forgets(),
+            400 => words.forgets() || words.knows_other_revisions() || words.code == Some(protocol::HEADER_MISMATCH),
             _ => false,
         }
     }
@@ -267,10 +346,22 @@ mod tests {
         check(-32000, "Bad Request: Mcp-Session-Id header is required", Some(Complaint::Session));
         check(-32001, "Request timed out", None);
         check(-32000, "the browser session is busy", None);
+        check(-32000, "created release #1, but the CDN cache is not initialized", None);
+        check(-32001, "moved 3 files; the browser session is closed", None);
+        check(-32600, "Bad Request: Missing session ID", Some(Complaint::Session));
         check(-32020, "Mcp-Name differs", Some(Complaint::Headers));
         check(-32603, "session not found", None);
-        let of_session = |status, body: &str, has_id| refusal(status, &[], body).is_of_session(has_id);
+        let of_session = |status, body: &str, has_id| refusal(status, &[], body).is_of_session(has_id, 7);
         assert!(of_session(404, "", true) && !of_session(404, "", false) && !of_session(500, "session id", true));
         assert!(of_session(400, "Bad Request: No valid session ID provided", true) && !of_session(400, "bad", true));
+        let error = |id: &str, code: i64, text: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{text}"}}}}"#)
+        };
+        assert!(of_session(400, &error("null", -32602, "Session expired."), true));
+        assert!(of_session(400, &error("\"server-error\"", -32600, "Bad Request: Missing session ID"), true));
+        assert!(of_session(400, &error("7", -32000, "Bad Request: Server not initialized"), false));
+        // A tool's own error says which request it answers, or speaks of more than that.
+        assert!(!of_session(400, &error("7", -32602, "Invalid session ID"), true));
+        assert!(!of_session(400, &error("null", -32602, "argument `session id` of your bank account is wrong"), true));
     }
 }
