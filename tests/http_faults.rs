@@ -397,6 +397,16 @@ fn pages_are_told_as_pages() {
 }
 
 #[test]
+fn what_does_not_start_is_not_told_as_a_call_that_may_have_been_carried_out() {
+    let ways: [fn(&Seen, &mut web::Out); 3] =
+        [|_, out| out.reply(502, &[], ""), |_, out| out.reply(202, &[], ""), |_, out| out.close()];
+    for how in ways {
+        let (kind, text) = told(how);
+        assert!(kind == "unavailable" && !text.contains("took effect"), "{text}");
+    }
+}
+
+#[test]
 fn redirects_are_followed_within_an_origin_only() {
     let web = Web::start(web::legacy, |seen, out| {
         let moved = seen.path == "/mcp";

@@ -42,6 +42,17 @@ pub enum What {
     Other,
 }
 
+impl What {
+    pub fn of(message: &Message) -> Self {
+        match &*message.method_name() {
+            "initialize" => Self::Initialize,
+            "tools/list" => Self::List,
+            "tools/call" | "tasks/update" | "tasks/cancel" => Self::Call,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// What came of a piece of text.
 #[derive(Default)]
 pub struct Delivered {

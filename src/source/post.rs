@@ -51,9 +51,9 @@ impl Connection {
             Some(_) => self.post_old(message).await,
             None => self.exchange(message, id).await,
         };
-        if let Err(error) = flown
-            && let Some(outbox) = self.link.fail(id, error)
-        {
+        let Err(error) = flown else { return };
+        let error = if What::of(message) == What::Call { error } else { refusal::without_effect(error) };
+        if let Some(outbox) = self.link.fail(id, error) {
             outbox.room().await;
         }
     }
@@ -103,12 +103,7 @@ impl Connection {
     }
 
     async fn exchange(self: &Arc<Self>, message: &Message, id: u64) -> Result<(), CallError> {
-        let what = match &*message.method_name() {
-            "initialize" => What::Initialize,
-            "tools/list" => What::List,
-            "tools/call" | "tasks/update" | "tasks/cancel" => What::Call,
-            _ => What::Other,
-        };
+        let what = What::of(message);
         if what == What::Initialize {
             self.session.begin(message);
         }
@@ -266,6 +261,8 @@ impl Connection {
             let renewal = async move {
                 tracing::info!("source has forgotten the session, a new one is begun");
                 let outcome = connection.initialize_again(greeting).await;
+                // Whoever waits for it was refused, and did nothing.
+                let outcome = outcome.map_err(refusal::without_effect);
                 let renewed = outcome.is_ok();
                 connection.session.renewed(outcome);
                 connection.link.list_changed.notify_one();

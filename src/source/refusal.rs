@@ -7,14 +7,11 @@ use std::time::{Duration, SystemTime};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
 
-use super::target::{SAMPLE, Target};
+use super::target::{SAMPLE, Target, UNKNOWN_EFFECT};
 use crate::call::{CallError, ErrorKind};
 use crate::protocol;
 use crate::wire::message::number;
 use crate::wire::{Kind, Message, Object};
-
-/// What is told of a call that may have been carried out.
-const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
 
 /// What servers say, word for word, to whom they do not know: those of the TypeScript, Python, Rust and Go SDKs and mcp-go.
 const FORGOTTEN: &[&str] = &[
@@ -82,6 +79,14 @@ pub fn complaint(reply: &Message) -> Option<Complaint> {
         -32000 | -32001 | -32002 | -32600 | -30001 if FORGOTTEN.contains(&&*text) => Some(Complaint::Session),
         _ => None,
     }
+}
+
+/// The same failure of a request that has no effect.
+pub fn without_effect(mut error: CallError) -> CallError {
+    if error.hint == UNKNOWN_EFFECT {
+        "see whether the source is up and well".clone_into(&mut error.hint);
+    }
+    error
 }
 
 /// What a refusal says, if its words are its own and not a tool's.

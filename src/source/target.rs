@@ -26,6 +26,8 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 const REDIRECTS_MAX: usize = 5;
 /// The most characters of a source's own words in an error.
 pub const SAMPLE: usize = 200;
+/// What is told of a call that may have been carried out.
+pub const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
 
 /// Where requests to a source go, and what goes with each.
 pub struct Target {
@@ -168,10 +170,7 @@ impl Target {
                 "check the network, or raise `connect_timeout_secs`",
             ),
             _ if unreached => (format!("cannot be reached at {at}: {told}"), "check `url`, `proxy` and the network"),
-            _ => (
-                format!("broke the connection off: {told}"),
-                "whether the call took effect is not known, check before repeating it",
-            ),
+            _ => (format!("broke the connection off: {told}"), UNKNOWN_EFFECT),
         }
     }
 
