@@ -170,6 +170,61 @@ fn a_broken_stream_is_taken_up_where_it_broke() {
 }
 
 #[test]
+fn a_source_that_is_busy_when_a_stream_is_taken_up_again_is_left_alone_for_as_long_as_it_says() {
+    for status in [429, 503] {
+        let busy = AtomicBool::new(true);
+        let web =
+            Web::start(web::legacy, move |seen, out| match (seen.method.as_str(), seen.header("last-event-id")) {
+                ("POST", _) if is_call(seen) => {
+                    out.stream();
+                    out.chunk(format!("id: at-{}\nretry: 50\ndata:\n\n", seen.id()));
+                    out.close();
+                    true
+                }
+                ("GET", Some(_)) if busy.swap(false, Ordering::SeqCst) => {
+                    out.reply(status, &[("retry-after", "1")], "");
+                    true
+                }
+                ("GET", Some(at)) => {
+                    let id: Value = serde_json::from_str(at.strip_prefix("at-").unwrap()).unwrap();
+                    let result = json!({"content": [], "structuredContent": {"late": true}});
+                    out.stream();
+                    out.event(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                    out.end_stream();
+                    true
+                }
+                _ => false,
+            });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({})).structured(), json!({"late": true}), "{status}");
+        let resumed: Vec<_> = web.seen().into_iter().filter(|seen| seen.header("last-event-id").is_some()).collect();
+        assert!(resumed[1].at - resumed[0].at >= Duration::from_secs(1), "{status}");
+        assert_eq!((resumed.len(), web.posts(CALLED).len()), (2, 1));
+        relay.finish();
+    }
+}
+
+#[test]
+fn an_error_without_a_name_is_the_answer_to_what_was_posted() {
+    for streams in [false, true] {
+        let web = failing(1, move |_, out| {
+            let error = web::error(&Value::Null, -32603, "the quota of the day is used up");
+            if streams {
+                out.stream();
+                out.event(&error);
+                out.end_stream();
+            } else {
+                out.json(200, &[], &error);
+            }
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let error = relay.call("web", "echo", json!({})).error();
+        assert_eq!(error, json!({"code": -32603, "message": "the quota of the day is used up"}), "{streams}");
+        relay.finish();
+    }
+}
+
+#[test]
 fn a_call_whose_answer_breaks_off_is_not_repeated_and_says_so() {
     let breaks: [fn(&Seen, &mut web::Out); 4] = [
         |_, out| {

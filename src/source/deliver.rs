@@ -125,6 +125,10 @@ impl Connection {
     }
 
     fn take_message(&self, message: &Message, asked: Option<Asked>) -> Delivered {
+        // An error without a name, on the way back of one request, is the answer to that.
+        let named = asked.filter(|_| message.kind == Kind::Reply && message.id_text() == Some("null"));
+        let named = named.and_then(|asked| refusal::named(message.text(message.error?), asked.id));
+        let message = named.as_ref().unwrap_or(message);
         let ours = asked.filter(|asked| message.kind == Kind::Reply && message.number_id() == Some(asked.id));
         if let Some(asked) = ours {
             if let Some(complaint) = refusal::complaint(message).filter(|it| asked.acts_on == Some(*it)) {

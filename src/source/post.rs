@@ -244,8 +244,14 @@ impl Connection {
             let retry = end.retry;
             end = match response {
                 Ok(response) if response.status().is_success() => self.read_stream(response, Some(asked)).await?,
-                Ok(response) if response.status().is_client_error() => return Err(given_up()),
-                Ok(_) | Err(_) => StreamEnd::default(),
+                Ok(response) => match refusal::later(response.status(), response.headers()) {
+                    Some(after) if after < self.link.patience(asked.id).or(Some(OWN_PATIENCE)) => {
+                        StreamEnd { retry: after, ..StreamEnd::default() }
+                    }
+                    None if !response.status().is_client_error() => StreamEnd::default(),
+                    _ => return Err(given_up()),
+                },
+                Err(_) => StreamEnd::default(),
             };
             broke = end.broke.take().or(broke);
             end.last_id = end.last_id.or(Some(last_id));
@@ -303,7 +309,7 @@ impl Connection {
             let text = format!("source `{}` has forgotten the session, and begins no new one", self.link.source);
             CallError::new(ErrorKind::Unavailable, text, "try again; restart the source if that does not help")
         };
-        if refusal::content_type(response.headers()) != "text/event-stream" {
+        if !refusal::is_stream(response.headers()) {
             return found(self.read_body(response).await?.freeze()).ok_or_else(refused);
         }
         let mut reader = SseReader::new(self.max_message);

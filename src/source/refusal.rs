@@ -2,6 +2,7 @@
 //! with what to do. It decides nothing.
 
 use std::borrow::Cow;
+use std::num::IntErrorKind;
 use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
@@ -81,12 +82,32 @@ pub fn complaint(reply: &Message) -> Option<Complaint> {
     }
 }
 
+/// An error that names no request, as the reply to this one.
+pub fn named(error: &str, id: u64) -> Option<Message> {
+    let error = error.replace(['\n', '\r'], " ");
+    let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
+    Message::parse(text.into()).ok().filter(|message| message.kind == Kind::Reply)
+}
+
 /// The same failure of a request that has no effect.
 pub fn without_effect(mut error: CallError) -> CallError {
     if error.hint == UNKNOWN_EFFECT {
         "see whether the source is up and well".clone_into(&mut error.hint);
     }
     error
+}
+
+/// How long a source wants to be left alone, if it may be asked again at all.
+pub fn later(status: StatusCode, headers: &HeaderMap) -> Option<Option<Duration>> {
+    if !matches!(status.as_u16(), 429 | 503) {
+        return None;
+    }
+    let after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::trim);
+    Some(after.and_then(|after| match after.parse::<u64>() {
+        Ok(secs) => Some(Duration::from_secs(secs)),
+        Err(why) if *why.kind() == IntErrorKind::PosOverflow => Some(Duration::MAX),
+        Err(_) => Some(http_date(after)?.duration_since(SystemTime::now()).unwrap_or_default()),
+    }))
 }
 
 /// What a refusal says, if its words are its own and not a tool's.
@@ -123,11 +144,8 @@ impl Refusal {
     pub fn reply(&self, id: u64) -> Option<Message> {
         let text = std::str::from_utf8(&self.body).ok()?.trim();
         let object = Object::parse(text)?;
-        let error =
-            object.get("error").filter(|error| Object::parse(error).is_some_and(|it| it.get("code").is_some()))?;
-        let error = error.replace(['\n', '\r'], " ");
-        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
-        Message::parse(text.into()).ok().filter(|message| message.kind == Kind::Reply)
+        let error = object.get("error").filter(|it| Object::parse(it).is_some_and(|it| it.get("code").is_some()))?;
+        named(error, id)
     }
 
     /// Its words about the request of this id.
@@ -160,17 +178,7 @@ impl Refusal {
 
     /// How long the source wants to be left alone, if it may be asked again at all.
     pub fn later(&self) -> Option<Option<Duration>> {
-        if !matches!(self.status.as_u16(), 429 | 503) {
-            return None;
-        }
-        let after = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        Some(after.and_then(|after| match after.trim().parse::<u64>() {
-            Ok(secs) => Some(Duration::from_secs(secs)),
-            Err(_) => {
-                let at = http_date(after.trim())?;
-                Some(at.duration_since(SystemTime::now()).unwrap_or_default())
-            }
-        }))
+        later(self.status, &self.headers)
     }
 
     /// In words: the status, and what stood beside it.
@@ -188,7 +196,8 @@ impl Refusal {
                     .to_owned(),
             ),
             429 | 503 if self.did_nothing() => {
-                let wait = self.later().flatten().map(|wait| format!(" in {} s", wait.as_secs())).unwrap_or_default();
+                let wait = self.later().flatten().filter(|wait| *wait < Duration::MAX);
+                let wait = wait.map(|wait| format!(" in {} s", wait.as_secs())).unwrap_or_default();
                 (
                     ErrorKind::Busy,
                     format!("takes no more requests for now (HTTP {status}){said}"),
@@ -264,6 +273,11 @@ pub fn content_type(headers: &HeaderMap) -> String {
     kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Whether a stream of events follows.
+pub fn is_stream(headers: &HeaderMap) -> bool {
+    content_type(headers) == "text/event-stream"
+}
+
 /// A successful answer that is none of MCP.
 pub fn no_answer(target: &Target, headers: &HeaderMap, text: &str) -> CallError {
     let at = target.shown(&target.url);
@@ -316,6 +330,7 @@ mod tests {
             (503, None, Some(None)),
             (503, Some("soon"), Some(None)),
             (503, Some("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Some(0))),
+            (503, Some("99999999999999999999"), Some(Some(u64::MAX))),
             (500, Some("2"), None),
         ] {
             let headers: Vec<_> = after.map(|after| ("retry-after", after)).into_iter().collect();

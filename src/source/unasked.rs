@@ -21,8 +21,6 @@ const AGAIN_MAX: Duration = Duration::from_secs(120);
 /// A stream that lived this long was a good one: the next wait is the first again.
 const GOOD: Duration = Duration::from_secs(30);
 
-const STREAM: &str = "text/event-stream";
-
 /// Growing waits.
 struct Backoff(u32);
 
@@ -46,12 +44,17 @@ impl Backoff {
 impl Connection {
     /// A GET for a stream of events.
     pub async fn open_stream(&self, mut headers: HeaderMap, last_id: Option<&str>) -> Result<Response, Trouble> {
-        headers.insert(ACCEPT, HeaderValue::from_static(STREAM));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             headers.insert("last-event-id", id);
         }
         self.target.send(Method::GET, &self.target.url, headers, Bytes::new()).await
     }
+}
+
+/// Whether a refusal is one that may not last.
+fn is_passing(response: &Response) -> bool {
+    response.status().is_server_error() || response.status().as_u16() == 429
 }
 
 /// The stream of a legacy session. Most sources have none, which is fine.
@@ -64,7 +67,7 @@ pub async fn own_stream(connection: Arc<Connection>) {
         let mut wish = None;
         match connection.open_stream(session.headers(), last_id.as_deref()).await {
             Ok(response) if response.status().is_success() => {
-                if refusal::content_type(response.headers()) != STREAM {
+                if !refusal::is_stream(response.headers()) {
                     return tracing::debug!("source has no stream of its own");
                 }
                 let ended = tokio::select! {
@@ -85,8 +88,9 @@ pub async fn own_stream(connection: Arc<Connection>) {
                 last_id = None;
                 continue;
             }
-            Ok(response) if response.status().is_server_error() && response.status().as_u16() != 501 => {}
-            Ok(response) if response.status().as_u16() == 429 => {}
+            Ok(response) if is_passing(&response) && response.status().as_u16() != 501 => {
+                wish = refusal::later(response.status(), response.headers()).flatten();
+            }
             Ok(response) => {
                 return tracing::debug!(status = response.status().as_u16(), "source has no stream of its own");
             }
@@ -104,14 +108,14 @@ pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64)
     let url = connection.target.url.clone();
     match connection.target.send(Method::POST, &url, headers, message.line.clone()).await {
         Ok(response) if response.status().is_success() => {
-            if refusal::content_type(response.headers()) != STREAM {
+            if !refusal::is_stream(response.headers()) {
                 return tracing::debug!("source takes no subscription");
             }
             if let Err(error) = connection.read_stream(response, None).await {
                 return tracing::warn!(why = %error.message, "subscription given up");
             }
         }
-        Ok(response) if response.status().is_server_error() || response.status().as_u16() == 429 => {}
+        Ok(response) if is_passing(&response) => {}
         Ok(response) => {
             return tracing::debug!(status = response.status().as_u16(), "source takes no subscription");
         }
@@ -125,7 +129,7 @@ pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64)
 /// The one stream of the transport of 2024-11-05. The connection lasts as long as it does.
 pub async fn old_stream(connection: Arc<Connection>) {
     let error = match connection.open_stream(HeaderMap::new(), None).await {
-        Ok(response) if response.status().is_success() && refusal::content_type(response.headers()) == STREAM => {
+        Ok(response) if response.status().is_success() && refusal::is_stream(response.headers()) => {
             match read_old(&connection, response).await {
                 Ok(why) => {
                     let text = format!("source `{}` closed its stream{why}", connection.link.source);
