@@ -224,6 +224,40 @@ fn an_error_without_a_name_is_the_answer_to_what_was_posted() {
     }
 }
 
+/// Some accept a request, and answer on the stream of the session.
+#[test]
+fn an_answer_may_come_on_the_stream_of_the_session() {
+    for listens in [true, false] {
+        let (send, take) = std::sync::mpsc::channel::<Value>();
+        let (send, take) = (std::sync::Mutex::new(send), std::sync::Mutex::new(take));
+        let web = Web::start(web::legacy, move |seen, out| match (seen.method.as_str(), is_call(seen)) {
+            ("GET", _) if listens => {
+                out.stream();
+                out.chunk(": here\n\n");
+                while let Ok(answer) = take.lock().unwrap().recv() {
+                    out.event(&answer);
+                }
+                true
+            }
+            (_, true) => {
+                out.reply(202, &[], "");
+                send.lock().unwrap().send(web::echoed(seen)).unwrap();
+                true
+            }
+            _ => false,
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        let answer = relay.call("web", "echo", json!({"a": 1}));
+        if listens {
+            assert_eq!(answer.structured(), json!({"a": 1}));
+        } else {
+            assert!(answer.failure().1.contains("HTTP 202 without a message"), "{}", answer.line);
+        }
+        assert_eq!(web.posts(CALLED).len(), 1);
+        relay.finish();
+    }
+}
+
 #[test]
 fn a_call_whose_answer_breaks_off_is_not_repeated_and_says_so() {
     let breaks: [fn(&Seen, &mut web::Out); 4] = [

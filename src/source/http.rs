@@ -44,6 +44,8 @@ pub struct Connection {
     pub tracker: TaskTracker,
     /// Where messages go with the transport of 2024-11-05, once the source has told; `None` with streamable HTTP.
     pub endpoint: Option<watch::Sender<Option<Url>>>,
+    /// Answers may come on the stream of a legacy session.
+    pub listens: watch::Sender<bool>,
     flights: Mutex<HashMap<u64, Flight>>,
     end: Mutex<Option<oneshot::Sender<CallError>>>,
     wants_old: AtomicBool,
@@ -80,6 +82,7 @@ pub async fn connect(
         closing: CancellationToken::new(),
         tracker: around.tracker.clone(),
         endpoint: old.then(|| watch::channel(None).0),
+        listens: watch::channel(false).0,
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
         wants_old: AtomicBool::new(false),
@@ -153,7 +156,8 @@ impl Connection {
                     // Nothing may overtake it.
                     self.post_note(&message).await;
                     if self.endpoint.is_none() {
-                        self.spawn(unasked::own_stream(self.clone()).in_current_span());
+                        self.listens.send_replace(true);
+                        self.spawn(self.clone().listen_unasked().in_current_span());
                     }
                 }
                 (_, "notifications/cancelled") if self.link.era() == Era::Modern => self.close_stream_of(&message),
@@ -164,6 +168,11 @@ impl Connection {
                 }
             }
         }
+    }
+
+    async fn listen_unasked(self: Arc<Self>) {
+        unasked::own_stream(self.clone()).await;
+        self.listens.send_replace(false);
     }
 
     fn take_off(self: &Arc<Self>, message: Message, listens: bool) {

@@ -164,6 +164,9 @@ impl Connection {
                 self.stream_ended(end, asked, session).await
             }
             _ if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
+                drop(response);
+                // The answer may come on the stream of the session, for as long as there is one.
+                let _ = self.listens.subscribe().wait_for(|open| !open).await;
                 let why = format!("it answers HTTP {} without a message", status.as_u16());
                 Err(refusal::broke_off(&self.link.source, &why))
             }
