@@ -129,6 +129,38 @@ fn a_tools_own_error_is_passed_on_whatever_it_speaks_of() {
     }
 }
 
+/// An upgrade or a rollback left every call failed for good, while the source was told as `ready`.
+#[test]
+fn a_source_that_changes_its_era_costs_one_call() {
+    for modern_first in [false, true] {
+        let is_modern = Arc::new(AtomicBool::new(modern_first));
+        let now = is_modern.clone();
+        let web = Web::start(web::legacy, move |seen, out| {
+            let asked = seen.header("mcp-protocol-version") == Some("2026-07-28");
+            match (now.load(Ordering::SeqCst), asked, &*seen.rpc()) {
+                (true, true, _) => web::modern(seen, out),
+                (true, false, "initialize") => out.json(400, &[], &web::error(&seen.id(), -32022, "unsupported")),
+                (true, false, _) => out.json(404, &[], &web::error(&Value::Null, -32001, "Session not found")),
+                (false, true, _) => {
+                    out.json(400, &[], &web::error(&Value::Null, -32000, "Bad Request: Server not initialized"));
+                }
+                (false, false, _) => return false,
+            }
+            true
+        });
+        let mut relay = Trial::start(&[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        is_modern.store(!modern_first, Ordering::SeqCst);
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert!(kind == "unavailable" && text.contains("HTTP 400") && text.contains("nothing was done"), "{text}");
+        eventually("it is connected to anew", || {
+            relay.call("web", "echo", json!({"b": 2})).result()["structuredContent"] == json!({"b": 2})
+        });
+        assert_eq!(relay.status("web")["status"], "ready");
+        relay.finish();
+    }
+}
+
 #[test]
 fn a_source_that_forgets_every_session_is_not_asked_for_ever() {
     let web = failing(usize::MAX, |_, out| out.reply(404, &[], ""));

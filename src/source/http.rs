@@ -48,6 +48,8 @@ pub struct Connection {
     pub listens: watch::Sender<bool>,
     flights: Mutex<HashMap<u64, Flight>>,
     end: Mutex<Option<oneshot::Sender<CallError>>>,
+    /// Why it is to end once what is in flight is over.
+    leaving: Mutex<Option<CallError>>,
     wants_old: AtomicBool,
     /// Subscriptions lost one after another.
     lost: AtomicU32,
@@ -85,6 +87,7 @@ pub async fn connect(
         listens: watch::channel(false).0,
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
+        leaving: Mutex::default(),
         wants_old: AtomicBool::new(false),
         lost: AtomicU32::new(0),
     });
@@ -119,9 +122,32 @@ impl Connection {
         }
     }
 
-    /// Whether it came to an end by itself.
+    /// Whether it came to an end by itself, or is about to.
     pub fn has_ended(&self) -> bool {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.leaving().is_some() || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// The connection is of no use to new requests: it takes none, and ends once those in flight are over.
+    pub fn leave(&self, error: CallError) {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    fn leaving(&self) -> Option<CallError> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why it takes no request any more.
+    pub fn admits(&self) -> Result<(), CallError> {
+        self.leaving().map_or(Ok(()), Err)
+    }
+
+    /// Ends a connection that is to end, if nothing is in flight, or has `waited` for that: a source that has become another
+    /// one will not answer what it was asked before.
+    fn end_if_over(&self, waited: bool) {
+        let Some(error) = self.leaving() else { return };
+        if waited || self.link.lock().pending.is_empty() {
+            self.end(error);
+        }
     }
 
     /// How many subscriptions were lost before this one without a `good` one between them.
@@ -192,6 +218,7 @@ impl Connection {
                 () = recalled.cancelled() => {}
             }
             connection.flights().remove(&id);
+            connection.end_if_over(false);
         };
         self.tracker.spawn(flight.in_current_span());
     }
@@ -207,8 +234,11 @@ impl Connection {
 
     /// Breaks off requests whose answer nobody waits for any more.
     async fn tidy(self: Arc<Self>) {
+        let mut leaves = false;
         loop {
             tokio::time::sleep(TIDY).await;
+            self.end_if_over(leaves);
+            leaves = self.leaving().is_some();
             self.flights().retain(|id, flight| {
                 let awaited = flight.listens || self.link.is_awaited(*id);
                 if !awaited {

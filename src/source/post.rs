@@ -14,8 +14,8 @@ use super::http::Connection;
 use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::{SESSION_ID, Session};
-use crate::call::{CallError, ErrorKind};
-use crate::protocol::Era;
+use crate::call::CallError;
+use crate::protocol::{self, Era};
 use crate::wire::sse::SseReader;
 use crate::wire::{Kind, Message};
 
@@ -47,9 +47,10 @@ enum Outcome {
 impl Connection {
     /// Sends one request and sees to its answer.
     pub async fn fly(self: &Arc<Self>, message: &Message, id: u64) {
-        let flown = match &self.endpoint {
-            Some(_) => self.post_old(message).await,
-            None => self.exchange(message, id).await,
+        let flown = match (self.admits(), &self.endpoint) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(_)) => self.post_old(message).await,
+            (Ok(()), None) => self.exchange(message, id).await,
         };
         let Err(error) = flown else { return };
         let error = if What::of(message) == What::Call { error } else { refusal::without_effect(error) };
@@ -207,6 +208,11 @@ impl Connection {
         if asked.acts_on == Some(Complaint::Session) && refusal.is_of_session(session.id.is_some(), asked.id) {
             return Ok(Outcome::Complains(Complaint::Session));
         }
+        if self.link.era() == Era::Modern && refusal.is_of_era(asked.id) {
+            let error = refusal.changed(&self.target, &format!("does not speak {} any more", protocol::MODERN));
+            self.leave(error.clone());
+            return Err(error);
+        }
         if let Some(reply) = refusal.reply(asked.id) {
             let delivered = self.deliver(reply.line.as_ref().into(), Some(asked)).await;
             return Ok(delivered.complaint.map_or(Outcome::Answered, Outcome::Complains));
@@ -290,13 +296,20 @@ impl Connection {
         let response = self.post(&self.target.url, headers, greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
-            let error = self.read_refusal(response).await.error(&self.target);
-            if status == StatusCode::UNAUTHORIZED {
-                self.end(error.clone());
+            let refusal = self.read_refusal(response).await;
+            let error = refusal.not_again(&self.target);
+            // A connection whose session cannot be begun again is of no use, unless that may pass.
+            if status.is_client_error() && refusal.later().is_none() {
+                self.leave(error.clone());
             }
             return Err(error);
         }
         let reply = self.first_reply(response).await?;
+        if reply.result.is_none() {
+            let error = refusal::not_again(&self.target, Some(&reply));
+            self.leave(error.clone());
+            return Err(error);
+        }
         let session = self.session.next(headers.get(SESSION_ID), &reply);
         let mut headers = session.headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -307,11 +320,8 @@ impl Connection {
 
     /// The reply to an `initialize` that no link waits for.
     async fn first_reply(&self, mut response: Response) -> Result<Message, CallError> {
-        let found = |text: Bytes| Message::parse(text).ok().filter(|it| it.kind == Kind::Reply && it.result.is_some());
-        let refused = || {
-            let text = format!("source `{}` has forgotten the session, and begins no new one", self.link.source);
-            CallError::new(ErrorKind::Unavailable, text, "try again; restart the source if that does not help")
-        };
+        let found = |text: Bytes| Message::parse(text).ok().filter(|it| it.kind == Kind::Reply);
+        let refused = || refusal::not_again(&self.target, None);
         if !refusal::is_stream(response.headers()) {
             return found(self.read_body(response).await?.freeze()).ok_or_else(refused);
         }

@@ -51,6 +51,8 @@ const FORGOTTEN_TOO: &[&str] = &[
     "session terminated",
     "unknown session",
 ];
+/// What is said of a source that takes no new greeting.
+const NOT_AGAIN: &str = "has forgotten the session, and begins no new one";
 /// How it begins where a revision is not known.
 const OTHER_REVISION: &[&str] = &["unsupported protocol version", "unsupported mcp-protocol-version"];
 
@@ -168,6 +170,26 @@ impl Refusal {
             404 | 410 => has_id || words.forgets(),
             400 => words.forgets() || words.knows_other_revisions() || words.code == Some(protocol::HEADER_MISMATCH),
             _ => false,
+        }
+    }
+
+    /// Whether a source that was asked without a handshake wants one, or does not know that revision.
+    pub fn is_of_era(&self, id: u64) -> bool {
+        let words = self.words(id);
+        matches!(self.status.as_u16(), 400 | 404) && (words.forgets() || words.knows_other_revisions())
+    }
+
+    /// The source was started again as something else: it does not do any more what this connection goes by.
+    pub fn changed(&self, target: &Target, what: &str) -> CallError {
+        let (status, said) = (self.status.as_u16(), self.said(target));
+        changed(&target.source, &format!("{what} (HTTP {status}){said}"))
+    }
+
+    /// The same in words where it refuses to begin a session again.
+    pub fn not_again(&self, target: &Target) -> CallError {
+        match self.status.as_u16() {
+            400 | 404 | 405 | 410 | 422 => self.changed(target, NOT_AGAIN),
+            _ => self.error(target),
         }
     }
 
@@ -297,6 +319,20 @@ pub fn no_answer(target: &Target, headers: &HeaderMap, text: &str) -> CallError 
     CallError::new(ErrorKind::Unavailable, text, hint).at(&target.source, None)
 }
 
+/// A source that is another one now, and refused what it was asked.
+pub fn changed(source: &str, what: &str) -> CallError {
+    let hint = "nothing was done; call again: it is connected to anew, and asked what it speaks";
+    CallError::new(ErrorKind::Unavailable, format!("source `{source}` {what}"), hint).at(source, None)
+}
+
+/// A source that answers a greeting with something else than a new session.
+pub fn not_again(target: &Target, reply: Option<&Message>) -> CallError {
+    let error = reply.and_then(|reply| Object::parse(reply.text(reply.error?)));
+    let said = error.and_then(|error| error.string("message").map(|text| target.mask.masked(&text, SAMPLE)));
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    changed(&target.source, &format!("{NOT_AGAIN}{said}"))
+}
+
 /// An answer that broke off, or never began.
 pub fn broke_off(source: &str, why: &str) -> CallError {
     let text = format!("source `{source}` broke its answer off: {why}");
@@ -383,5 +419,19 @@ mod tests {
         // A tool's own error says which request it answers, or speaks of more than that.
         assert!(!of_session(400, &error("7", -32602, "Invalid session ID"), true));
         assert!(!of_session(400, &error("null", -32602, "argument `session id` of your bank account is wrong"), true));
+    }
+
+    #[test]
+    fn another_era_is_known_by_what_it_says() {
+        let of_era = |status, id: &str, code: i64, text: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{text}"}}}}"#);
+            refusal(status, &[], &body).is_of_era(7)
+        };
+        assert!(of_era(400, "null", -32000, "Bad Request: Server not initialized"));
+        assert!(of_era(400, "\"server-error\"", -32600, "Bad Request: Missing session ID"));
+        assert!(of_era(400, "null", -32000, "Bad Request: Unsupported protocol version: 2026-07-28"));
+        assert!(of_era(400, "7", -32022, "unsupported"));
+        assert!(!of_era(400, "7", -32602, "unsupported protocol version of your printer"));
+        assert!(!of_era(404, "7", -32601, "no such method") && !of_era(500, "null", -32000, "Session not found"));
     }
 }
