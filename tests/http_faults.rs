@@ -400,6 +400,71 @@ fn a_token_that_expires_under_way_leaves_the_tools_listed() {
     relay.finish();
 }
 
+/// Whatever else was in flight failed with one call whose credentials were refused.
+#[test]
+fn a_call_with_refused_credentials_costs_no_other_in_flight() {
+    let (held, refused) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (is_held, is_refused) = (held.clone(), refused.clone());
+    let web = Web::start(web::legacy, move |seen, out| {
+        if seen.json()["params"]["arguments"]["slow"] == true {
+            eventually("the call may be answered", || !is_held.load(Ordering::SeqCst));
+            return false;
+        }
+        let refuses = is_call(seen) && is_refused.load(Ordering::SeqCst);
+        if refuses {
+            out.reply(401, &[], "");
+        }
+        refuses
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "auth = 'bearer'\ntoken = 'literal-token-5'")]);
+    relay.call("web", "echo", json!({}));
+    let slow = relay.ask_call("web", "echo", json!({"slow": true}));
+    eventually("it is under way", || web.posts(CALLED).len() == 2);
+    refused.store(true, Ordering::SeqCst);
+    for _ in 0..10 {
+        assert_eq!(relay.call("web", "echo", json!({})).failure().0, "needs_auth");
+    }
+    // Nobody goes on knocking meanwhile.
+    assert_eq!(web.posts(CALLED).len(), 3);
+    held.store(false, Ordering::SeqCst);
+    assert_eq!(relay.answer(&slow).structured(), json!({"slow": true}));
+    relay.await_status("web", "needs_auth");
+    relay.finish();
+}
+
+/// A token that is changed where it is kept is taken by the first call that is refused with the old one.
+#[test]
+fn a_token_that_is_changed_under_way_costs_no_call() {
+    let right = Arc::new(std::sync::Mutex::new("first-token-12345"));
+    let taken = right.clone();
+    let web = Web::start(web::legacy, move |seen, out| {
+        let given = seen.header("authorization").and_then(|it| it.strip_prefix("Bearer "));
+        let refuses = given != Some(*taken.lock().unwrap());
+        if refuses {
+            out.reply(401, &[], &format!("not {given:?}"));
+        }
+        refuses
+    });
+    let place = Place::new();
+    place.write("token", "first-token-12345\n");
+    let source = web.source("web", "auth = 'bearer'\ntoken = '${file:token}'");
+    let mut relay = Relay::greeted_in(&place, "", &[source]);
+    relay.call("web", "echo", json!({}));
+    for token in ["second-token-6789", "third-token-10111"] {
+        *right.lock().unwrap() = token;
+        place.write("token", token);
+        let before = web.posts(CALLED).len();
+        assert_eq!(relay.call("web", "echo", json!({"a": token})).structured(), json!({"a": token}));
+        assert_eq!(web.posts(CALLED).len(), before + 2);
+    }
+    assert_eq!(web.posts("initialize").len(), 1);
+    // What is refused for good is told, and what is secret is masked however often it has changed.
+    *right.lock().unwrap() = "nobody-knows-it";
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(kind == "needs_auth" && !text.contains("third-token"), "{text}");
+    relay.finish();
+}
+
 #[test]
 fn a_call_that_is_forbidden_costs_no_other() {
     let web = failing(1, |_, out| {

@@ -72,7 +72,7 @@ pub async fn connect(
 ) -> Result<Running, CallError> {
     let id = config.id.as_str();
     let target = Target::new(id, remote, SystemLookup::default()).await?;
-    let tail = target.mask.clone();
+    let tail = target.tail();
     let link = Link::new(id, config.max_in_flight, around.shutdown.child_token(), Outbox::frames(OUTBOX_LIMIT));
     let (end, ended) = oneshot::channel();
     let connection = Arc::new(Connection {
@@ -136,16 +136,22 @@ impl Connection {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why it takes no request any more.
-    pub fn admits(&self) -> Result<(), CallError> {
-        self.leaving().map_or(Ok(()), Err)
+    /// Why it takes no request any more. Where its credentials were refused, and are others now, it goes on with them.
+    pub async fn admits(&self) -> Result<(), CallError> {
+        let Some(error) = self.leaving() else { return Ok(()) };
+        if error.kind != ErrorKind::NeedsAuth || !self.target.renew(&self.target.worn()).await {
+            return Err(error);
+        }
+        *self.leaving.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
     }
 
-    /// Ends a connection that is to end, if nothing is in flight, or has `waited` for that: a source that has become another
-    /// one will not answer what it was asked before.
+    /// Ends a connection that is to end, if nothing is in flight. What is in flight with refused credentials may go on for as
+    /// long as it takes; a source that has become another one will not answer what it was asked before.
     fn end_if_over(&self, waited: bool) {
         let Some(error) = self.leaving() else { return };
-        if waited || self.link.lock().pending.is_empty() {
+        let waits = error.kind == ErrorKind::NeedsAuth || !waited;
+        if !waits || self.link.lock().pending.is_empty() {
             self.end(error);
         }
     }

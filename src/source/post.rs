@@ -47,7 +47,7 @@ enum Outcome {
 impl Connection {
     /// Sends one request and sees to its answer.
     pub async fn fly(self: &Arc<Self>, message: &Message, id: u64) {
-        let flown = match (self.admits(), &self.endpoint) {
+        let flown = match (self.admits().await, &self.endpoint) {
             (Err(error), _) => Err(error),
             (Ok(()), Some(_)) => self.post_old(message).await,
             (Ok(()), None) => self.exchange(message, id).await,
@@ -84,8 +84,19 @@ impl Connection {
         headers
     }
 
-    /// One POST; tried a second time if no connection came about. If none comes about then either, that is the end of it.
+    /// One POST. If the credentials are refused, and are others by now, it is sent once more with them.
     async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+        let worn = self.target.worn();
+        let response = self.reach(url, headers.clone(), body.clone()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || !self.target.renew(&worn).await {
+            return Ok(response);
+        }
+        tracing::info!("credentials refused, tried again with those of now");
+        self.reach(url, headers, body).await
+    }
+
+    /// One POST; tried a second time if no connection came about. If none comes about then either, that is the end of it.
+    async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
         let trouble = match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
             Err(trouble) if trouble.unreached => {
                 tokio::time::sleep(QUICK).await;
@@ -201,7 +212,7 @@ impl Connection {
         let error = refusal.error(&self.target);
         if matches!(status.as_u16(), 401 | 403) {
             if status == StatusCode::UNAUTHORIZED {
-                self.end(error.clone());
+                self.leave(error.clone());
             }
             return Err(error);
         }

@@ -277,7 +277,7 @@ impl Refusal {
             let told = message.or_else(|| object.string("message")).or_else(|| object.string("error_description"));
             told.or_else(|| object.string("error")).map(std::borrow::Cow::into_owned)
         });
-        let told = target.mask.masked(&own.unwrap_or(text), SAMPLE);
+        let told = target.masked(&own.unwrap_or(text), SAMPLE);
         if told.is_empty() { String::new() } else { format!(": {told}") }
     }
 }
@@ -312,7 +312,7 @@ pub fn no_answer(target: &Target, headers: &HeaderMap, text: &str) -> CallError 
     } else {
         let kind = content_type(headers);
         let kind = if kind.is_empty() { "an answer of no type".to_owned() } else { format!("`{kind}`") };
-        let sample = target.mask.masked(text, SAMPLE);
+        let sample = target.masked(text, SAMPLE);
         (format!("answers at {at} with {kind}, which is no MCP message: {sample}"), "correct `url`")
     };
     let text = format!("source `{}` {why}", target.source);
@@ -328,7 +328,7 @@ pub fn changed(source: &str, what: &str) -> CallError {
 /// A source that answers a greeting with something else than a new session.
 pub fn not_again(target: &Target, reply: Option<&Message>) -> CallError {
     let error = reply.and_then(|reply| Object::parse(reply.text(reply.error?)));
-    let said = error.and_then(|error| error.string("message").map(|text| target.mask.masked(&text, SAMPLE)));
+    let said = error.and_then(|error| error.string("message").map(|text| target.masked(&text, SAMPLE)));
     let said = said.map(|said| format!(": {said}")).unwrap_or_default();
     changed(&target.source, &format!("{NOT_AGAIN}{said}"))
 }

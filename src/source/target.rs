@@ -3,8 +3,8 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::Once;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
@@ -12,7 +12,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 
 use super::stderr::StderrTail;
 use crate::call::{CallError, ErrorKind};
-use crate::config::{Lookup, Remote, ResolvedRemote};
+use crate::config::{Lookup, Remote, ResolvedRemote, SystemLookup};
 
 /// A pooled connection that was idle for longer is not used again. Node and uvicorn close theirs after 5 s, and a request
 /// that crosses such an end on its way may or may not have been read; others on the way forget idle connections silently.
@@ -28,17 +28,37 @@ const REDIRECTS_MAX: usize = 5;
 pub const SAMPLE: usize = 200;
 /// What is told of a call that may have been carried out.
 pub const UNKNOWN_EFFECT: &str = "whether the call took effect is not known, check before repeating it";
+/// How many secrets are known at most, the latest ones.
+const SECRETS_MAX: usize = 100;
+/// Credentials that were just found to be the same as before are not read again so soon.
+const LOOK_GAP: Duration = Duration::from_secs(5);
 
 /// Where requests to a source go, and what goes with each.
 pub struct Target {
     pub source: String,
     pub url: Url,
     client: reqwest::Client,
-    headers: HeaderMap,
-    /// Masks what must not be shown.
-    pub mask: StderrTail,
+    remote: Remote,
+    worn: Arc<Mutex<Arc<Worn>>>,
+    /// When the credentials were last read anew and found to be the same.
+    looked: Arc<Mutex<Option<Instant>>>,
     pub has_token: bool,
     pub has_credentials: bool,
+}
+
+/// What every request carries, as the settings were when they were last filled in.
+pub struct Worn {
+    headers: HeaderMap,
+    /// What must not be shown of it.
+    secrets: Vec<String>,
+    mask: StderrTail,
+}
+
+impl Worn {
+    fn new(resolved: &ResolvedRemote, before: &[String]) -> Result<Self, (String, String)> {
+        let secrets: Vec<_> = resolved.secrets.iter().chain(before).take(SECRETS_MAX).cloned().collect();
+        Ok(Self { headers: headers(resolved)?, mask: StderrTail::new(secrets.clone()), secrets })
+    }
 }
 
 /// A request that got no response.
@@ -66,42 +86,67 @@ impl Target {
     fn from_resolved(source: String, remote: &Remote, resolved: ResolvedRemote) -> Result<Self, (String, String)> {
         let url = Url::parse(&resolved.url)
             .map_err(|error| (format!("`url` is no address: {error}"), "write it in full".to_owned()))?;
-        let mut headers = HeaderMap::new();
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("toolrelay/", env!("CARGO_PKG_VERSION"))));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        for (name, value) in &resolved.headers {
-            let unusable =
-                || (format!("header `{name}` has a value that cannot be sent"), "use printable text".to_owned());
-            let mut sent = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| unusable())?;
-            sent.set_sensitive(true);
-            headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| unusable())?, sent);
-        }
-        if let Some(token) = &resolved.token {
-            let unusable = || ("`token` cannot be sent in a header".to_owned(), "use printable text".to_owned());
-            let mut sent = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| unusable())?;
-            sent.set_sensitive(true);
-            headers.insert(AUTHORIZATION, sent);
-        }
         let client = client(&url, remote, &resolved)?;
         Ok(Self {
             source,
             url,
             client,
-            headers,
+            remote: remote.clone(),
+            worn: Arc::new(Mutex::new(Arc::new(Worn::new(&resolved, &[])?))),
+            looked: Arc::default(),
             has_token: resolved.token.is_some(),
             has_credentials: remote.has_credentials(),
-            mask: StderrTail::new(resolved.secrets),
         })
+    }
+
+    /// What requests carry now.
+    pub fn worn(&self) -> Arc<Worn> {
+        locked(&self.worn).clone()
+    }
+
+    /// Whether requests carry something else now than `refused`: headers and token are read anew for that, once for all who
+    /// ask at the same time.
+    pub async fn renew(&self, refused: &Arc<Worn>) -> bool {
+        let (remote, refused) = (self.remote.clone(), refused.clone());
+        let (worn, looked) = (self.worn.clone(), self.looked.clone());
+        let renewed = tokio::task::spawn_blocking(move || {
+            let mut looked = locked(&looked);
+            if !Arc::ptr_eq(&refused, &locked(&worn)) {
+                return true;
+            }
+            if looked.is_some_and(|at| at.elapsed() < LOOK_GAP) {
+                return false;
+            }
+            let resolved = remote.resolve(&SystemLookup::default()).ok();
+            let new = resolved.and_then(|resolved| Worn::new(&resolved, &refused.secrets).ok());
+            let new = new.filter(|new| new.headers != refused.headers);
+            *looked = new.is_none().then(Instant::now);
+            new.is_some_and(|new| {
+                *locked(&worn) = Arc::new(new);
+                true
+            })
+        });
+        renewed.await.expect("BUG: filling in settings never panics")
+    }
+
+    /// A text of the source's own as it may be shown.
+    pub fn masked(&self, text: &str, max: usize) -> String {
+        self.worn().mask.masked(text, max)
+    }
+
+    /// What is told of its last words: a source over HTTP has none, but what is secret of it is known.
+    pub fn tail(&self) -> StderrTail {
+        self.worn().mask.clone()
     }
 
     /// The address without what may be secret in it.
     pub fn shown(&self, url: &Url) -> String {
-        self.mask.masked(&format!("{}{}", url.origin().ascii_serialization(), url.path()), SAMPLE)
+        self.masked(&format!("{}{}", url.origin().ascii_serialization(), url.path()), SAMPLE)
     }
 
     /// Sends a request, along redirects within the same origin, and gives the head of the response.
     pub async fn send(&self, method: Method, url: &Url, more: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
-        let mut headers = self.headers.clone();
+        let mut headers = self.worn().headers.clone();
         headers.extend(more);
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
@@ -152,7 +197,7 @@ impl Target {
         let at = self.shown(&self.url);
         let told = self.told(error);
         if let Some(tls) = tls_error(error) {
-            let tls = self.mask.masked(&tls, SAMPLE);
+            let tls = self.masked(&tls, SAMPLE);
             let hint = "check its certificate; name the authority behind it in `ca_file` if that is your own";
             return (format!("cannot be reached at {at}: no secure connection comes about: {tls}"), hint);
         }
@@ -178,8 +223,32 @@ impl Target {
     pub fn told(&self, error: &reqwest::Error) -> String {
         // The first ones only say in which step it was.
         let text = causes(error).last().map_or_else(|| "no cause is told".to_owned(), ToString::to_string);
-        self.mask.masked(&text, SAMPLE)
+        self.masked(&text, SAMPLE)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The headers that go with every request.
+fn headers(resolved: &ResolvedRemote) -> Result<HeaderMap, (String, String)> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("toolrelay/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    for (name, value) in &resolved.headers {
+        let unusable = || (format!("header `{name}` has a value that cannot be sent"), "use printable text".to_owned());
+        let mut sent = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| unusable())?;
+        sent.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| unusable())?, sent);
+    }
+    if let Some(token) = &resolved.token {
+        let unusable = || ("`token` cannot be sent in a header".to_owned(), "use printable text".to_owned());
+        let mut sent = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| unusable())?;
+        sent.set_sensitive(true);
+        headers.insert(AUTHORIZATION, sent);
+    }
+    Ok(headers)
 }
 
 /// The address of a redirect; `None` for every other response.
