@@ -25,6 +25,7 @@ mod refusal;
 pub mod relist;
 pub mod run;
 mod session;
+mod sse;
 pub mod start;
 pub mod stderr;
 pub mod strays;

@@ -9,8 +9,10 @@ mod support;
 #[path = "support/web.rs"]
 mod web;
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use standing::Trial;
@@ -138,6 +140,124 @@ fn a_session_that_takes_no_messages_any_more_is_left() {
     moved.store(1, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     assert_eq!(web.with_method("GET").len(), 2);
+    relay.finish();
+}
+
+/// A source of the old kind whose sessions can be forgotten: each stream is one, numbered from 1.
+struct Forgetful {
+    web: Web,
+    /// The last session that is forgotten.
+    forgotten: Arc<AtomicUsize>,
+    streams: Arc<Mutex<Vec<Sender<Option<Value>>>>>,
+    /// Answers that are held back.
+    held: Arc<Mutex<Vec<Value>>>,
+    /// The streams that were closed from the other side.
+    left: Arc<Mutex<Vec<usize>>>,
+}
+
+fn forgetful() -> Forgetful {
+    let forgotten = Arc::new(AtomicUsize::new(0));
+    let streams: Arc<Mutex<Vec<Sender<Option<Value>>>>> = Arc::default();
+    let held: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let left: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let (is_forgotten, open, back, gone) = (forgotten.clone(), streams.clone(), held.clone(), left.clone());
+    let web = Web::start(
+        |_, out| out.reply(404, &[], "no such path"),
+        move |seen, out| {
+            if (seen.method.as_str(), seen.path.as_str()) == ("GET", "/mcp") {
+                let (sender, answers) = channel();
+                open.lock().unwrap().push(sender);
+                let number = open.lock().unwrap().len();
+                out.stream();
+                out.chunk(format!("event: endpoint\ndata: /message?session={number}\n\n"));
+                loop {
+                    match answers.recv_timeout(Duration::from_millis(50)) {
+                        Ok(Some(answer)) => out.event(&answer),
+                        Err(RecvTimeoutError::Timeout) if !out.is_closed_within(Duration::from_millis(1)) => {}
+                        Err(RecvTimeoutError::Timeout) => break gone.lock().unwrap().push(number),
+                        _ => break,
+                    }
+                }
+                out.close();
+                return true;
+            }
+            let number = seen.path.strip_prefix("/message?session=").and_then(|number| number.parse::<usize>().ok());
+            let Some(number) = number.filter(|number| *number > is_forgotten.load(Ordering::SeqCst)) else {
+                return false;
+            };
+            let arguments = seen.json()["params"]["arguments"].clone();
+            if arguments["in_body"] == true {
+                out.json(200, &[], &web::echoed(seen));
+                return true;
+            }
+            out.reply(202, &[], "Accepted");
+            match answer(seen) {
+                Some(answer) if arguments["hold"] == true => back.lock().unwrap().push(answer),
+                Some(answer) => open.lock().unwrap()[number - 1].send(Some(answer)).unwrap(),
+                None => {}
+            }
+            true
+        },
+    );
+    Forgetful { web, forgotten, streams, held, left }
+}
+
+#[test]
+fn a_forgotten_session_is_begun_again_and_costs_no_call() {
+    let Forgetful { web, forgotten, streams, held, left } = forgetful();
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    relay.call("web", "echo", json!({}));
+    let slow = relay.ask_call("web", "echo", json!({"hold": true}));
+    eventually("it is under way", || held.lock().unwrap().len() == 1);
+    forgotten.store(1, Ordering::SeqCst);
+    let ids: Vec<_> = (0..10).map(|n| relay.ask_call("web", "echo", json!({"n": n}))).collect();
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(relay.answer(id).structured(), json!({"n": n}));
+    }
+    assert_eq!((web.with_method("GET").len(), web.posts("initialize").len()), (2, 2));
+    assert_eq!(web.posts("notifications/initialized").last().unwrap().path, "/message?session=2");
+    // What the source was at work on may still come on the stream of before.
+    let late = held.lock().unwrap().pop();
+    streams.lock().unwrap()[0].send(late).unwrap();
+    assert_eq!(relay.answer(&slow).structured(), json!({"hold": true}));
+    eventually("nothing is kept that is of no use any more", || *left.lock().unwrap() == [1]);
+    // If that ends first, the call says truly what is known of it, and the others go on.
+    let lost = relay.ask_call("web", "echo", json!({"hold": true}));
+    eventually("it is under way", || held.lock().unwrap().len() == 1);
+    forgotten.store(2, Ordering::SeqCst);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    streams.lock().unwrap()[1].send(None).unwrap();
+    let (kind, text) = relay.answer(&lost).failure();
+    assert!(kind == "unavailable" && text.contains("whether the call took effect is not known"), "{text}");
+    assert_eq!(relay.call("web", "echo", json!({"a": 2})).structured(), json!({"a": 2}));
+    assert_eq!((web.with_method("GET").len(), relay.status("web")["status"].clone()), (3, json!("ready")));
+    relay.finish();
+}
+
+#[test]
+fn a_source_that_forgets_every_session_is_left() {
+    let Forgetful { web, forgotten, .. } = forgetful();
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    relay.call("web", "echo", json!({}));
+    let before = web.posts("tools/call").len();
+    forgotten.store(usize::MAX, Ordering::SeqCst);
+    let (kind, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(kind == "unavailable" && text.contains("HTTP 404"), "{text}");
+    assert!(!text.contains("took effect") && !text.contains("correct `url`"), "{text}");
+    assert_eq!(web.posts("tools/call").len(), before + 1);
+    forgotten.store(0, Ordering::SeqCst);
+    eventually("it is found again", || {
+        relay.call("web", "echo", json!({"a": 1})).result()["structuredContent"] == json!({"a": 1})
+    });
+    relay.finish();
+}
+
+#[test]
+fn an_answer_may_stand_where_a_request_is_accepted() {
+    let Forgetful { web, .. } = forgetful();
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    assert_eq!(relay.call("web", "echo", json!({"in_body": true})).structured(), json!({"in_body": true}));
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     relay.finish();
 }
 

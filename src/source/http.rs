@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use reqwest::Method;
 use reqwest::header::HeaderMap;
-use reqwest::{Method, Url};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +19,7 @@ use super::headers::ParamHeaders;
 use super::link::{Link, OUTBOX_LIMIT};
 use super::run::{Gone, Running};
 use super::session::Sessions;
+use super::sse::{self, Streams};
 use super::target::Target;
 use super::unasked;
 use crate::call::{CallError, ErrorKind};
@@ -42,8 +43,8 @@ pub struct Connection {
     /// The connection is over: whatever still runs for it ends.
     pub closing: CancellationToken,
     pub tracker: TaskTracker,
-    /// Where messages go with the transport of 2024-11-05, once the source has told; `None` with streamable HTTP.
-    pub endpoint: Option<watch::Sender<Option<Url>>>,
+    /// The streams of the transport of 2024-11-05; `None` with streamable HTTP.
+    pub old: Option<Streams>,
     /// Answers may come on the stream of a legacy session.
     pub listens: watch::Sender<bool>,
     flights: Mutex<HashMap<u64, Flight>>,
@@ -83,7 +84,7 @@ pub async fn connect(
         params: ParamHeaders::default(),
         closing: CancellationToken::new(),
         tracker: around.tracker.clone(),
-        endpoint: old.then(|| watch::channel(None).0),
+        old: old.then(Streams::default),
         listens: watch::channel(false).0,
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
@@ -93,8 +94,8 @@ pub async fn connect(
     });
     let span = tracing::info_span!("source", id);
     let (tell, gone) = oneshot::channel();
-    if old {
-        connection.spawn(unasked::old_stream(connection.clone()).instrument(span.clone()));
+    if let Some(old) = &connection.old {
+        connection.spawn(sse::listen(connection.clone(), old.current()).instrument(span.clone()));
     }
     connection.spawn(connection.clone().post_all().instrument(span.clone()));
     connection.spawn(connection.clone().tidy());
@@ -187,7 +188,7 @@ impl Connection {
                 (_, "notifications/initialized") => {
                     // Nothing may overtake it.
                     self.post_note(&message).await;
-                    if self.endpoint.is_none() {
+                    if self.old.is_none() {
                         self.listens.send_replace(true);
                         self.spawn(self.clone().listen_unasked().in_current_span());
                     }

@@ -47,9 +47,9 @@ enum Outcome {
 impl Connection {
     /// Sends one request and sees to its answer.
     pub async fn fly(self: &Arc<Self>, message: &Message, id: u64) {
-        let flown = match (self.admits().await, &self.endpoint) {
+        let flown = match (self.admits().await, &self.old) {
             (Err(error), _) => Err(error),
-            (Ok(()), Some(_)) => self.post_old(message).await,
+            (Ok(()), Some(old)) => self.exchange_old(old, message, id).await,
             (Ok(()), None) => self.exchange(message, id).await,
         };
         let Err(error) = flown else { return };
@@ -62,8 +62,8 @@ impl Connection {
     /// Sends a notification, or an answer to something the source asked.
     pub async fn post_note(self: &Arc<Self>, message: &Message) {
         let posting = async {
-            match &self.endpoint {
-                Some(_) => self.post_old(message).await,
+            match &self.old {
+                Some(old) => self.post_old_note(old, message).await,
                 None => self.post(&self.target.url, self.headers(message), message.line.clone()).await.map(drop),
             }
         };
@@ -78,14 +78,14 @@ impl Connection {
         self.link.era() == Era::Modern || &*message.method_name() == "server/discover"
     }
 
-    fn headers(&self, message: &Message) -> HeaderMap {
+    pub fn headers(&self, message: &Message) -> HeaderMap {
         let mut headers = if self.is_modern(message) { self.params.of(message) } else { self.legacy_headers(message) };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers
     }
 
     /// One POST. If the credentials are refused, and are others by now, it is sent once more with them.
-    async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
         let worn = self.target.worn();
         let response = self.reach(url, headers.clone(), body.clone()).await?;
         if response.status() != StatusCode::UNAUTHORIZED || !self.target.renew(&worn).await {
@@ -280,13 +280,16 @@ impl Connection {
     }
 
     /// Has the session renewed, unless somebody else has done so since `epoch`.
-    async fn renew(self: &Arc<Self>, epoch: u64) -> Result<(), CallError> {
+    pub async fn renew(self: &Arc<Self>, epoch: u64) -> Result<(), CallError> {
         if let Some(greeting) = self.session.claim(epoch) {
             let connection = self.clone();
             // A task of its own: the call that found the session gone may be cancelled, others wait too.
             let renewal = async move {
                 tracing::info!("source has forgotten the session, a new one is begun");
-                let outcome = connection.initialize_again(greeting).await;
+                let outcome = match &connection.old {
+                    Some(old) => connection.begin_anew(old, greeting).await,
+                    None => connection.initialize_again(greeting).await,
+                };
                 // Whoever waits for it was refused, and did nothing.
                 let outcome = outcome.map_err(refusal::without_effect);
                 let renewed = outcome.is_ok();
@@ -345,23 +348,5 @@ impl Connection {
             }
         }
         Err(refused())
-    }
-
-    /// With the transport of 2024-11-05 every answer comes on the one stream.
-    async fn post_old(self: &Arc<Self>, message: &Message) -> Result<(), CallError> {
-        let mut endpoint = self.endpoint.as_ref().expect("BUG: the old transport has an endpoint").subscribe();
-        let told = endpoint.wait_for(Option::is_some).await.expect("BUG: the sender is here").clone();
-        let url = told.expect("BUG: waited for it");
-        let response = self.post(&url, self.headers(message), message.line.clone()).await?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let error = self.read_refusal(response).await.error(&self.target);
-        // The session and its stream are one: where messages are not taken any more, no stream brings answers.
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE) {
-            self.end(error.clone());
-        }
-        Err(error)
     }
 }

@@ -1,19 +1,17 @@
-//! Owns the streams on which an HTTP source may speak unasked: the one of a legacy session, the subscription of the modern
-//! era, and the only one of the transport of 2024-11-05. It opens them again when they are lost; messages go to the link.
+//! Owns the streams on which an HTTP source may speak unasked: the one of a legacy session, and the subscription of the
+//! modern era. It opens them again when they are lost; messages go to the link.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Response};
 
 use super::http::Connection;
 use super::refusal;
 use super::target::Trouble;
-use crate::call::{CallError, ErrorKind};
 use crate::wire::Message;
-use crate::wire::sse::SseReader;
 
 /// The first and the longest wait before a stream is opened again.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
@@ -124,77 +122,4 @@ pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64)
     let mut backoff = Backoff(connection.count_subscription(began.elapsed() >= GOOD));
     backoff.wait(began, None).await;
     connection.link.listen_again(id);
-}
-
-/// The one stream of the transport of 2024-11-05. The connection lasts as long as it does.
-pub async fn old_stream(connection: Arc<Connection>) {
-    let error = match connection.open_stream(HeaderMap::new(), None).await {
-        Ok(response) if response.status().is_success() && refusal::is_stream(response.headers()) => {
-            match read_old(&connection, response).await {
-                Ok(why) => {
-                    let text = format!("source `{}` closed its stream{why}", connection.link.source);
-                    CallError::new(ErrorKind::Exited, text, "it is connected to again when it is needed")
-                }
-                Err(error) => error,
-            }
-        }
-        Ok(response) => {
-            let refusal = connection.read_refusal(response).await;
-            if refusal.status.is_success() {
-                let text = String::from_utf8_lossy(&refusal.body);
-                refusal::no_answer(&connection.target, &refusal.headers, &text)
-            } else {
-                refusal.error(&connection.target)
-            }
-        }
-        Err(trouble) => trouble.error,
-    };
-    let source = connection.link.source.clone();
-    connection.end(error.at(&source, None));
-}
-
-/// Reads the stream to its end. Gives why it ended, in words.
-async fn read_old(connection: &Arc<Connection>, mut response: Response) -> Result<String, CallError> {
-    let mut reader = SseReader::new(connection.max_message);
-    let mut events = Vec::new();
-    loop {
-        let chunk = response.chunk().await;
-        let fed = match &chunk {
-            Ok(Some(chunk)) => reader.feed(chunk, &mut events),
-            _ => reader.finish(&mut events),
-        };
-        for event in events.drain(..) {
-            match event.name.as_str() {
-                "endpoint" => {
-                    let url = endpoint(connection, &String::from_utf8_lossy(&event.data))?;
-                    if let Some(told) = &connection.endpoint {
-                        told.send_replace(Some(url));
-                    }
-                }
-                "" | "message" => drop(connection.deliver(event.data, None).await),
-                _ => {}
-            }
-        }
-        match (fed, chunk) {
-            (Err(too_long), _) => return Ok(format!(", or had to be left: {too_long}")),
-            (Ok(()), Ok(Some(_))) => {}
-            (Ok(()), Ok(None)) => return Ok(String::new()),
-            (Ok(()), Err(error)) => return Ok(format!(": {}", connection.target.told(&error))),
-        }
-    }
-}
-
-/// Where the source wants its messages: within its own origin only.
-fn endpoint(connection: &Connection, told: &str) -> Result<Url, CallError> {
-    let target = &connection.target;
-    let refused = |why: String| {
-        let text = format!("source `{}` {why}", target.source);
-        CallError::new(ErrorKind::Unavailable, text, "report this to the authors of the source")
-    };
-    let url = target.url.join(told.trim()).map_err(|error| refused(format!("names no usable endpoint: {error}")))?;
-    if url.origin() != target.url.origin() {
-        let (own, other) = (target.shown(&target.url), target.shown(&url));
-        return Err(refused(format!("at {own} wants its messages at another origin, {other}, which is refused")));
-    }
-    Ok(url)
 }

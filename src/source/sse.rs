@@ -1,0 +1,329 @@
+//! Owns the transport of 2024-11-05: one stream for every answer, messages posted beside it, and a new stream where the
+//! source has forgotten the session, which is the same thing. It does not know what a message asks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, StatusCode, Url};
+use tokio::sync::{oneshot, watch};
+use tracing::Instrument;
+
+use super::deliver::{Asked, What};
+use super::http::Connection;
+use super::in_flight::Pending;
+use super::refusal::{self, Refusal};
+use super::session::Session;
+use crate::call::{CallError, ErrorKind};
+use crate::wire::Message;
+use crate::wire::sse::SseReader;
+
+/// How long a new session may take to begin.
+const ANEW: Duration = Duration::from_secs(30);
+
+/// The streams of one connection.
+#[derive(Default)]
+pub struct Streams(Mutex<Arc<Stream>>);
+
+/// One stream, which is one session.
+pub struct Stream {
+    state: watch::Sender<State>,
+    /// The source takes no messages for it any more. Answers may still come.
+    forgotten: AtomicBool,
+    usage: watch::Sender<Usage>,
+}
+
+#[derive(Default)]
+struct Usage {
+    /// How many requests may still be answered on it.
+    waiting: usize,
+    /// Another has taken its place.
+    replaced: bool,
+}
+
+/// A request that may be answered on a stream.
+struct Waits<'a>(&'a Stream);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.usage.send_modify(|usage| usage.waiting -= 1);
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    Opening,
+    /// Where messages go.
+    Open(Url),
+    Over(CallError),
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        let state = watch::channel(State::Opening).0;
+        Self { state, forgotten: AtomicBool::new(false), usage: watch::Sender::default() }
+    }
+}
+
+impl Stream {
+    /// Where messages go, once the source has told.
+    async fn endpoint(&self) -> Result<Url, CallError> {
+        let mut states = self.state.subscribe();
+        let state = states.wait_for(|state| !matches!(state, State::Opening)).await;
+        match state.expect("BUG: the sender is here").clone() {
+            State::Open(url) => Ok(url),
+            State::Over(error) => Err(error),
+            State::Opening => unreachable!("BUG: waited for it"),
+        }
+    }
+
+    /// Waits for its end.
+    async fn over(&self) -> CallError {
+        let mut states = self.state.subscribe();
+        let state = states.wait_for(|state| matches!(state, State::Over(_))).await;
+        match state.expect("BUG: the sender is here").clone() {
+            State::Over(error) => error,
+            _ => unreachable!("BUG: waited for it"),
+        }
+    }
+
+    fn wait(&self) -> Waits<'_> {
+        self.usage.send_modify(|usage| usage.waiting += 1);
+        Waits(self)
+    }
+
+    /// Waits until it is of no use any more.
+    async fn unused(&self) {
+        let mut usage = self.usage.subscribe();
+        let unused = usage.wait_for(|usage| usage.replaced && usage.waiting == 0).await;
+        drop(unused.expect("BUG: the sender is here"));
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+}
+
+impl Streams {
+    pub fn current(&self) -> Arc<Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_current(&self, stream: &Arc<Stream>) -> bool {
+        Arc::ptr_eq(&self.current(), stream)
+    }
+
+    fn replace(&self, stream: Arc<Stream>) {
+        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), stream);
+        before.usage.send_modify(|usage| usage.replaced = true);
+    }
+}
+
+/// Reads a stream for as long as it is of use. The connection lasts as long as the stream of its session.
+pub async fn listen(connection: Arc<Connection>, stream: Arc<Stream>) {
+    let error = tokio::select! {
+        error = read_whole(&connection, &stream) => error,
+        () = stream.unused() => {
+            let text = format!("source `{}` has forgotten the session", connection.link.source);
+            CallError::new(ErrorKind::Exited, text, "call again")
+        }
+    };
+    let error = refusal::without_effect(error.at(&connection.link.source, None));
+    stream.state.send_replace(State::Over(error.clone()));
+    if connection.old.as_ref().is_some_and(|old| old.is_current(&stream)) && !stream.is_forgotten() {
+        connection.end(error);
+    }
+}
+
+/// Reads a stream from its first byte to its last. Gives why it ended, or never began.
+async fn read_whole(connection: &Arc<Connection>, stream: &Stream) -> CallError {
+    match connection.open_stream(HeaderMap::new(), None).await {
+        Ok(response) if response.status().is_success() && refusal::is_stream(response.headers()) => {
+            match read(connection, stream, response).await {
+                Ok(why) => {
+                    let text = format!("source `{}` closed its stream{why}", connection.link.source);
+                    CallError::new(ErrorKind::Exited, text, "it is connected to again when it is needed")
+                }
+                Err(error) => error,
+            }
+        }
+        Ok(response) => {
+            let refusal = connection.read_refusal(response).await;
+            if refusal.status.is_success() {
+                let text = String::from_utf8_lossy(&refusal.body);
+                refusal::no_answer(&connection.target, &refusal.headers, &text)
+            } else {
+                refusal.error(&connection.target)
+            }
+        }
+        Err(trouble) => trouble.error,
+    }
+}
+
+/// Reads the stream to its end. Gives why it ended, in words.
+async fn read(connection: &Arc<Connection>, stream: &Stream, mut response: Response) -> Result<String, CallError> {
+    let mut reader = SseReader::new(connection.max_message);
+    let mut events = Vec::new();
+    loop {
+        let chunk = response.chunk().await;
+        let fed = match &chunk {
+            Ok(Some(chunk)) => reader.feed(chunk, &mut events),
+            _ => reader.finish(&mut events),
+        };
+        for event in events.drain(..) {
+            match event.name.as_str() {
+                "endpoint" => {
+                    let url = endpoint(connection, &String::from_utf8_lossy(&event.data))?;
+                    stream.state.send_replace(State::Open(url));
+                }
+                "" | "message" => drop(connection.deliver(event.data, None).await),
+                _ => {}
+            }
+        }
+        match (fed, chunk) {
+            (Err(too_long), _) => return Ok(format!(", or had to be left: {too_long}")),
+            (Ok(()), Ok(Some(_))) => {}
+            (Ok(()), Ok(None)) => return Ok(String::new()),
+            (Ok(()), Err(error)) => return Ok(format!(": {}", connection.target.told(&error))),
+        }
+    }
+}
+
+/// Where the source wants its messages: within its own origin only.
+fn endpoint(connection: &Connection, told: &str) -> Result<Url, CallError> {
+    let target = &connection.target;
+    let refused = |why: String| {
+        let text = format!("source `{}` {why}", target.source);
+        CallError::new(ErrorKind::Unavailable, text, "report this to the authors of the source")
+    };
+    let url = target.url.join(told.trim()).map_err(|error| refused(format!("names no usable endpoint: {error}")))?;
+    if url.origin() != target.url.origin() {
+        let (own, other) = (target.shown(&target.url), target.shown(&url));
+        return Err(refused(format!("at {own} wants its messages at another origin, {other}, which is refused")));
+    }
+    Ok(url)
+}
+
+/// Whether a refusal says that the session is over, or never was.
+fn forgets(refusal: &Refusal, id: u64) -> bool {
+    matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::GONE) || refusal.is_of_session(false, id)
+}
+
+impl Connection {
+    /// Sends a notification, or an answer to something the source asked.
+    pub async fn post_old_note(&self, old: &Streams, message: &Message) -> Result<(), CallError> {
+        let url = old.current().endpoint().await?;
+        let response = self.post(&url, self.headers(message), message.line.clone()).await?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(self.read_refusal(response).await.error(&self.target))
+    }
+
+    /// Sends one request, and waits for as long as its answer may come.
+    pub async fn exchange_old(self: &Arc<Self>, old: &Streams, message: &Message, id: u64) -> Result<(), CallError> {
+        let what = What::of(message);
+        if what == What::Initialize {
+            self.session.begin(message);
+        }
+        let mut may_repeat = what != What::Initialize;
+        loop {
+            let (session, stream) = (self.session.current(), old.current());
+            let _waits = stream.wait();
+            let url = match stream.endpoint().await {
+                Err(_) if !old.is_current(&stream) => continue,
+                told => told?,
+            };
+            let response = self.post(&url, self.headers(message), message.line.clone()).await?;
+            if response.status().is_success() {
+                return self.answered_on(&stream, response, Asked { id, what, acts_on: None }).await;
+            }
+            let refusal = self.read_refusal(response).await;
+            let forgotten = forgets(&refusal, id);
+            if forgotten && may_repeat {
+                may_repeat = false;
+                stream.forgotten.store(true, Ordering::Relaxed);
+                self.renew(session.epoch).await?;
+                continue;
+            }
+            let error = if forgotten {
+                let at = self.target.shown(&url);
+                refusal.changed(&self.target, &format!("takes no messages at {at}, where it wants them"))
+            } else {
+                refusal.error(&self.target)
+            };
+            if forgotten || refusal.status == StatusCode::UNAUTHORIZED {
+                self.leave(error.clone());
+            }
+            return Err(error);
+        }
+    }
+
+    /// A request was accepted: its answer comes on the stream, or stands here already.
+    async fn answered_on(self: &Arc<Self>, stream: &Stream, response: Response, asked: Asked) -> Result<(), CallError> {
+        let is_json = refusal::content_type(response.headers()) == "application/json";
+        if is_json && response.status() != StatusCode::ACCEPTED {
+            let body = self.read_body(response).await?;
+            if self.deliver(body, Some(asked)).await.answered {
+                return Ok(());
+            }
+        }
+        let error = stream.over().await;
+        if stream.is_forgotten() {
+            return Err(refusal::broke_off(&self.link.source, &error.message));
+        }
+        // The connection ends with its stream, and the call with the connection.
+        std::future::pending().await
+    }
+
+    /// Begins another session, on a stream of its own.
+    pub async fn begin_anew(self: &Arc<Self>, old: &Streams, greeting: Bytes) -> Result<Session, CallError> {
+        let stream = Arc::<Stream>::default();
+        self.spawn(listen(self.clone(), stream.clone()).in_current_span());
+        let begun = tokio::time::timeout(ANEW, self.greet_on(&stream, greeting)).await.unwrap_or_else(|_| {
+            let why = format!("begins no new session within {} s", ANEW.as_secs());
+            Err(refusal::changed(&self.link.source, &why))
+        });
+        match begun {
+            Ok(()) => {
+                old.replace(stream);
+                Ok(Session::default())
+            }
+            Err(error) => {
+                self.leave(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    async fn greet_on(&self, stream: &Stream, greeting: Bytes) -> Result<(), CallError> {
+        let url = stream.endpoint().await?;
+        let (answer, mut answered) = oneshot::channel();
+        let id = Message::parse(greeting.clone()).ok().and_then(|greeting| greeting.number_id());
+        let id = id.expect("BUG: the relay's own greeting has an id");
+        self.link.lock().pending.insert(id, Pending::Own(answer));
+        let note = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.post_begin(&url, headers.clone(), greeting).await?;
+        let reply = tokio::select! {
+            reply = &mut answered => reply,
+            error = stream.over() => return Err(error),
+        };
+        match reply {
+            Ok(Ok(reply)) if reply.result.is_some() => self.post_begin(&url, headers, note).await,
+            Ok(Err(error)) => Err(error),
+            _ => Err(refusal::not_again(&self.target, reply.ok().and_then(Result::ok).as_ref())),
+        }
+    }
+
+    async fn post_begin(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<(), CallError> {
+        let response = self.post(url, headers, body).await?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(self.read_refusal(response).await.not_again(&self.target))
+    }
+}
