@@ -465,6 +465,43 @@ fn a_token_that_is_changed_under_way_costs_no_call() {
     relay.finish();
 }
 
+/// The same goes for the stream of the session, which is opened again without any call.
+#[test]
+fn a_stream_that_is_lost_after_its_token_has_changed_is_opened_again() {
+    let (changed, opened) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let is_changed = changed.clone();
+    let web = Web::start(web::legacy, move |seen, out| {
+        let new = seen.header("authorization") == Some("Bearer second-token-6789");
+        if is_changed.load(Ordering::SeqCst) && !new {
+            out.reply(401, &[], "");
+            return true;
+        }
+        if seen.method == "GET" {
+            out.stream();
+            out.chunk(": here\n\n");
+            if opened.fetch_add(1, Ordering::SeqCst) == 0 {
+                eventually("the token is changed", || is_changed.load(Ordering::SeqCst));
+                out.close();
+            } else {
+                out.is_closed_within(support::PATIENCE);
+            }
+        }
+        seen.method == "GET"
+    });
+    let place = Place::new();
+    place.write("token", "first-token-12345\n");
+    let source = web.source("web", "auth = 'bearer'\ntoken = '${file:token}'");
+    let mut relay = Relay::greeted_in(&place, "", &[source]);
+    relay.call("web", "echo", json!({}));
+    eventually("its stream is open", || web.with_method("GET").len() == 1);
+    place.write("token", "second-token-6789");
+    changed.store(true, Ordering::SeqCst);
+    eventually("it is open again", || {
+        web.with_method("GET").iter().any(|get| get.header("authorization") == Some("Bearer second-token-6789"))
+    });
+    relay.finish();
+}
+
 #[test]
 fn a_call_that_is_forbidden_costs_no_other() {
     let web = failing(1, |_, out| {

@@ -84,19 +84,8 @@ impl Connection {
         headers
     }
 
-    /// One POST. If the credentials are refused, and are others by now, it is sent once more with them.
-    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
-        let worn = self.target.worn();
-        let response = self.reach(url, headers.clone(), body.clone()).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || !self.target.renew(&worn).await {
-            return Ok(response);
-        }
-        tracing::info!("credentials refused, tried again with those of now");
-        self.reach(url, headers, body).await
-    }
-
     /// One POST; tried a second time if no connection came about. If none comes about then either, that is the end of it.
-    async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
         let trouble = match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
             Err(trouble) if trouble.unreached => {
                 tokio::time::sleep(QUICK).await;

@@ -144,16 +144,35 @@ impl Target {
         self.masked(&format!("{}{}", url.origin().ascii_serialization(), url.path()), SAMPLE)
     }
 
-    /// Sends a request, along redirects within the same origin, and gives the head of the response.
+    /// Sends a request, and gives the head of the response. If the credentials are refused, and are others by now, it is sent
+    /// once more with them.
     pub async fn send(&self, method: Method, url: &Url, more: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
-        let mut headers = self.worn().headers.clone();
-        headers.extend(more);
+        let worn = self.worn();
+        let response = self.send_in(&worn, &method, url, &more, &body).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || !self.renew(&worn).await {
+            return Ok(response);
+        }
+        tracing::info!("credentials refused, tried again with those of now");
+        self.send_in(&self.worn(), &method, url, &more, &body).await
+    }
+
+    /// Sends a request, along redirects within the same origin.
+    async fn send_in(
+        &self,
+        worn: &Worn,
+        method: &Method,
+        url: &Url,
+        more: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response, Trouble> {
+        let mut headers = worn.headers.clone();
+        headers.extend(more.clone());
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let request = self.client.request(method.clone(), url.clone()).headers(headers.clone()).body(body.clone());
             let response = request.send().await.map_err(|error| self.trouble(&error))?;
             let Some(next) = redirect(&response) else { return Ok(response) };
-            url = self.follow(&method, &url, response.status(), next.as_deref())?;
+            url = self.follow(method, &url, response.status(), next.as_deref())?;
         }
         Err(self.refused(format!("it redirects more than {REDIRECTS_MAX} times"), "correct `url`".to_owned()))
     }
