@@ -6,12 +6,17 @@
 mod standing;
 #[path = "support/relay.rs"]
 mod support;
+#[path = "support/web.rs"]
+mod web;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use standing::Trial;
 use support::{Place, Relay, command, eventually, fixture};
+use web::{Seen, Web};
 
 /// Calls the source in two runs of the relay. Gives its journal's counts of probes and of `initialize` after each.
 #[track_caller]
@@ -81,6 +86,82 @@ fn an_era_that_was_found_out_may_change() {
         assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{era}");
         eventually("the era is told", || relay.stderr().contains(&format!("era=\"{era}\"")));
         relay.finish();
+    }
+}
+
+/// A source in `sh` that is of one era only; it says which in an answer, and takes `initialize` as `refusal` has it.
+fn of_one_era(era: &str, refusal: &str) -> String {
+    let answer = |result: &str| format!("printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{result}}}\\n' \"$id\"");
+    let list =
+        answer(r#"{"resultType":"complete","tools":[{"name":"era","inputSchema":{"type":"object"}}],"ttlMs":0}"#);
+    let call = answer(&format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{era}"}}]}}"#));
+    let greeting = match era {
+        "legacy" => answer(r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}"#),
+        _ => answer(r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#),
+    };
+    let refused = "printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32601,\"message\":\"no\"}}\\n' \"$id\"";
+    let (initialize, discover) =
+        if era == "legacy" { (greeting.as_str(), refused) } else { (refusal, greeting.as_str()) };
+    format!(
+        "while read -r line; do id=${{line#*\\\"id\\\":}}; id=${{id%%,*}}; case $line in *'\"initialize\"'*) {initialize};; \
+         *'\"server/discover\"'*) {discover};; *'\"tools/list\"'*) {list};; *'\"tools/call\"'*) {call};; esac; done"
+    )
+}
+
+/// A source that was legacy and is modern only by now is understood in the same start, however it takes `initialize`; what
+/// was found out is remembered.
+#[test]
+fn an_era_that_has_ended_is_found_out_by_any_failure() {
+    let codes = [-32601, -32600, -32602, -32000];
+    let refusals = codes.map(|code| {
+        format!(
+            "printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{{\"code\":{code},\"message\":\"no\"}}}}\\n' \"$id\""
+        )
+    });
+    for refusal in refusals.iter().map(String::as_str).chain(["exit 1", ":"]) {
+        let place = Place::new();
+        let path = place.path("source.sh");
+        let sources = [command("one", "sh", &[&path], "start_timeout_secs = 1")];
+        for (era, within) in [("legacy", PROMPT), ("modern", PROBED), ("modern", PROMPT)] {
+            place.write("source.sh", of_one_era(era, refusal));
+            let mut relay = Trial::start_in(&place, "", &sources);
+            let start = Instant::now();
+            assert_eq!(relay.call("one", "era", json!({})).text(), era, "{refusal}");
+            assert!(start.elapsed() < within, "{refusal}: {:?}", start.elapsed());
+            relay.finish();
+        }
+    }
+}
+
+/// The same over HTTP, where a refusal need not be a message.
+#[test]
+fn an_era_that_has_ended_over_http_is_found_out_by_any_failure() {
+    let refusals: [fn(&Seen, &mut web::Out); 4] = [
+        |seen, out| out.json(404, &[], &web::error(&seen.id(), -32601, "Method not found")),
+        |seen, out| out.json(200, &[], &web::error(&seen.id(), -32000, "no")),
+        |_, out| out.reply(400, &[], ""),
+        |_, _| std::thread::sleep(Duration::from_secs(4)),
+    ];
+    for (number, how) in refusals.into_iter().enumerate() {
+        let is_modern = Arc::new(AtomicBool::new(false));
+        let era = is_modern.clone();
+        let web = Web::start(web::legacy, move |seen, out| {
+            let is_modern = era.load(Ordering::Relaxed);
+            match seen.rpc().as_str() {
+                _ if !is_modern => return false,
+                "initialize" => how(seen, out),
+                _ => web::modern(seen, out),
+            }
+            true
+        });
+        let (place, sources) = (Place::new(), [web.source("web", "start_timeout_secs = 1")]);
+        for modern in [false, true] {
+            is_modern.store(modern, Ordering::Relaxed);
+            let mut relay = Trial::start_in(&place, "", &sources);
+            assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{number}");
+            eventually("the era is told", || relay.stderr().contains("era=\"modern\"") == modern);
+            relay.finish();
+        }
     }
 }
 

@@ -41,6 +41,16 @@ pub enum NoGreeting {
     Failed(CallError),
     /// The source broke off when it was asked for its era; it may do better with `initialize` alone.
     ProbeBroke(CallError),
+    /// The source did not take what it took before; it may speak another era by now, and do better when asked for it.
+    Outdated(CallError),
+}
+
+impl NoGreeting {
+    pub fn error(self) -> CallError {
+        match self {
+            Self::Failed(error) | Self::ProbeBroke(error) | Self::Outdated(error) => error,
+        }
+    }
 }
 
 type Answer = Result<Message, CallError>;
@@ -48,22 +58,36 @@ type Answer = Result<Message, CallError>;
 /// Negotiates the era and greets the source. `known` is what was found out earlier.
 pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> Result<Greeting, NoGreeting> {
     match (choice, known) {
-        (EraChoice::Legacy, _) | (EraChoice::Auto, Some(Era::Legacy)) => {
-            let answer = initialized(link, received(initialize(link, protocol::LATEST_LEGACY)).await).await;
-            match read_initialize(link, &answer) {
-                Err(_) if choice == EraChoice::Auto && wants_modern(&answer) => discover_only(link).await,
-                Err(error) if choice == EraChoice::Legacy => {
-                    Err(NoGreeting::Failed(prescribed(error, &answer, choice)))
-                }
-                other => other.map_err(NoGreeting::Failed),
-            }
+        (EraChoice::Legacy, _) => {
+            let (answer, greeting) = initialize_only(link).await;
+            greeting.map_err(|error| NoGreeting::Failed(prescribed(error, &answer, choice)))
         }
+        (EraChoice::Auto, Some(Era::Legacy)) => match initialize_only(link).await.1 {
+            Ok(greeting) => Ok(greeting),
+            Err(error) => turned_modern(link, error).await,
+        },
         (EraChoice::Modern, _) => {
             let (answer, greeting) = discovered(link).await;
             let rejected = || prescribed(rejected(link, "server/discover", &answer), &answer, choice);
             greeting.ok_or_else(|| NoGreeting::Failed(rejected()))
         }
         (EraChoice::Auto, _) => probe(link).await,
+    }
+}
+
+/// The answer to `initialize`, and what it comes to.
+async fn initialize_only(link: &Arc<Link>) -> (Answer, Result<Greeting, CallError>) {
+    let answer = initialized(link, received(initialize(link, protocol::LATEST_LEGACY)).await).await;
+    let greeting = read_initialize(link, &answer);
+    (answer, greeting)
+}
+
+/// Asks a source for the modern era that was legacy once and refuses `initialize` now, in whichever words.
+async fn turned_modern(link: &Arc<Link>, refusal: CallError) -> Result<Greeting, NoGreeting> {
+    match tokio::time::timeout(PROBE, discover_only(link)).await {
+        Ok(Ok(greeting)) => Ok(greeting),
+        Ok(Err(_)) if !link.is_closed() => Err(NoGreeting::Failed(refusal)),
+        _ => Err(NoGreeting::Outdated(refusal)),
     }
 }
 
@@ -248,11 +272,6 @@ fn offers_modern(answer: &Answer) -> bool {
         code == Some(protocol::UNSUPPORTED_VERSION)
             && supported(answer).iter().any(|version| version == protocol::MODERN)
     })
-}
-
-/// The source refused `initialize` because it only speaks the modern revision.
-fn wants_modern(answer: &Answer) -> bool {
-    refusal_code(answer).is_some_and(|code| protocol::MODERN_ERRORS.contains(&code))
 }
 
 fn refusal_code(answer: &Answer) -> Option<i64> {

@@ -20,6 +20,10 @@ use crate::protocol::Era;
 /// How long one start may keep others waiting: a source that takes its time does not use the processor meanwhile.
 const TURN: Duration = Duration::from_secs(5);
 
+/// What is told of a source that is started once more at once.
+const WITHOUT_PROBE: &str = "started again without the probe";
+const FROM_SCRATCH: &str = "started again, to ask for its era anew";
+
 /// A source that is up.
 pub struct Started {
     pub running: Running,
@@ -49,8 +53,8 @@ pub async fn start(config: Arc<SourceConfig>, around: Surroundings, terms: Terms
     let _turn = Turn::hold(turn, &around);
     let attempt = Attempt { config: &config, around: &around, cancel: &cancel, publish: &publish };
     match &config.reach {
-        Reach::Program(launch) => attempt.launched(launch, known).await.map_err(reason),
-        Reach::Http(remote) => attempt.connected(remote, known).await.map_err(reason),
+        Reach::Program(launch) => attempt.launched(launch, known).await.map_err(NoGreeting::error),
+        Reach::Http(remote) => attempt.connected(remote, known).await.map_err(NoGreeting::error),
     }
 }
 
@@ -62,18 +66,17 @@ struct Attempt<'a> {
     publish: &'a watch::Sender<Status>,
 }
 
-fn reason(failure: NoGreeting) -> CallError {
-    match failure {
-        NoGreeting::Failed(error) | NoGreeting::ProbeBroke(error) => error,
-    }
-}
-
 impl Attempt<'_> {
     async fn launched(&self, launch: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
         match self.launch_once(launch, known).await {
             Err(NoGreeting::ProbeBroke(error)) if self.probed(known) => {
-                self.tell_again(&error);
+                self.tell_again(&error, WITHOUT_PROBE);
                 self.launch_once(launch, Some(Era::Legacy)).await
+            }
+            Err(NoGreeting::Outdated(error)) => {
+                self.tell_again(&error, FROM_SCRATCH);
+                // If that fails too, the first reason is the better one.
+                self.launch_once(launch, None).await.map_err(|_| NoGreeting::Failed(error))
             }
             other => other,
         }
@@ -84,8 +87,8 @@ impl Attempt<'_> {
         self.config.era == EraChoice::Auto && known != Some(Era::Legacy)
     }
 
-    fn tell_again(&self, error: &CallError) {
-        tracing::info!(source = %self.config.id, why = %error.message, "started again without the probe");
+    fn tell_again(&self, error: &CallError, how: &str) {
+        tracing::info!(source = %self.config.id, why = %error.message, "{how}");
     }
 
     async fn launch_once(&self, settings: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
@@ -111,13 +114,22 @@ impl Attempt<'_> {
             Ok(started) => return Ok(started),
             Err(refused) => refused,
         };
-        if refused.again && self.probed(known) {
-            let (NoGreeting::ProbeBroke(error) | NoGreeting::Failed(error)) = &refused.why;
-            self.tell_again(error);
-            refused = match self.connect_once(remote, false, Some(Era::Legacy)).await {
-                Ok(started) => return Ok(started),
-                Err(refused) => refused,
-            };
+        match &refused.why {
+            NoGreeting::ProbeBroke(error) if refused.again && self.probed(known) => {
+                self.tell_again(error, WITHOUT_PROBE);
+                refused = match self.connect_once(remote, false, Some(Era::Legacy)).await {
+                    Ok(started) => return Ok(started),
+                    Err(refused) => refused,
+                };
+            }
+            NoGreeting::Outdated(error) if refused.again => {
+                self.tell_again(error, FROM_SCRATCH);
+                // If that fails too, the first reason is the better one.
+                if let Ok(started) = self.connect_once(remote, false, None).await {
+                    return Ok(started);
+                }
+            }
+            _ => {}
         }
         if refused.wants_old && remote.transport == Transport::Auto && self.config.era != EraChoice::Modern {
             tracing::info!(source = %self.config.id, "streamable HTTP is refused, HTTP+SSE is tried");
@@ -136,7 +148,7 @@ impl Attempt<'_> {
         let connection = running.http.clone();
         self.greet(running, known).await.map_err(|why| Refused {
             // What ended the whole connection would end the next one too.
-            again: matches!(why, NoGreeting::ProbeBroke(_)) && connection.as_ref().is_some_and(|it| !it.has_ended()),
+            again: !matches!(why, NoGreeting::Failed(_)) && connection.as_ref().is_some_and(|it| !it.has_ended()),
             wants_old: connection.is_some_and(|connection| connection.wants_old()),
             why,
         })
@@ -147,7 +159,10 @@ impl Attempt<'_> {
         let greeting = tokio::select! {
             greeting = handshake::greet(&running.link, config.era, known) => greeting,
             spent = budget::spent(&running, config, self.publish) => {
-                Err(NoGreeting::Failed(too_slow(config, &running, began, spent)))
+                let error = too_slow(config, &running, began, spent);
+                let is_remembered = config.era == EraChoice::Auto && known == Some(Era::Legacy);
+                // What was mute to the only thing it was asked may answer another.
+                if spent == Spent::Idle && is_remembered { Err(NoGreeting::Outdated(error)) } else { Err(NoGreeting::Failed(error)) }
             }
             () = self.cancel.cancelled() => Err(NoGreeting::Failed(cancelled(config))),
         };
@@ -164,7 +179,7 @@ impl Attempt<'_> {
 /// A connection that came to nothing, and what may be tried instead.
 struct Refused {
     why: NoGreeting,
-    /// Without the probe it may do better.
+    /// Asked in another way it may do better.
     again: bool,
     wants_old: bool,
 }
