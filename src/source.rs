@@ -14,6 +14,7 @@ pub mod http;
 mod in_flight;
 mod instances;
 pub mod launch;
+mod lines;
 pub mod link;
 mod noise;
 mod origin;

@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::json;
 use standing::Trial;
-use support::{Place, Relay, command, source};
+use support::{Place, Relay, command, eventually, fixture, source};
 
 /// A server that ends with code 0 after each answer, and writes one letter into `log` at each start.
 fn script(log: &str) -> String {
@@ -55,6 +55,70 @@ fn a_stray_line_costs_no_call_once_messages_flow() {
     }
     assert_eq!(relay.answer(&waiting).text(), "slept 300 ms");
     assert_eq!(relay.place.processes(relay.pid()), before);
+    relay.finish();
+}
+
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":@ID@,"result":{"content":[],"n":1}}"#;
+
+/// Lines of a log in JSON may carry the number of a call: they are no answers to it, whatever else stands in them.
+#[test]
+fn a_log_line_with_the_number_of_a_call_is_no_answer() {
+    let mut relay = Trial::start(&[source("fix", &[], "")]);
+    for line in [
+        r#"{"level":"info","id":@ID@,"msg":"row saved"}"#,
+        r#"{"level":"info","id":"@ID@","msg":"row saved"}"#,
+        r#"{"level":"info","id":@ID@,"result":"ok","msg":"row saved"}"#,
+        r#"{"time":1,"id":@ID@,"error":"cache miss"}"#,
+        r#"{"time":1,"id":@ID@,"error":null}"#,
+        r#"{"time":NaN,"id":@ID@,"result":"ok"}"#,
+        r#"{"id":@ID@}"#,
+    ] {
+        let file = relay.place.write("line", format!("{line}\n{ANSWER}"));
+        assert_eq!(relay.call("fix", "raw_line", json!({"file": file})).result()["n"], 1, "{line}");
+    }
+    // Some sources leave `jsonrpc` out.
+    let file = relay.place.write("line", r#"{"id":@ID@,"result":{"content":[],"n":2}}"#);
+    assert_eq!(relay.call("fix", "raw_line", json!({"file": file})).result()["n"], 2);
+    relay.finish();
+}
+
+/// A source numbers its own requests; one that cannot be read is refused, and ends no call of the same number.
+#[test]
+fn a_request_that_cannot_be_read_is_refused_and_ends_no_call() {
+    let place = Place::new();
+    let mut relay = Trial::start_in(&place, "max_message_mib = 1", &[place.journaled("fix", &[], "")]);
+    let long = "x".repeat(1_100_000);
+    for (count, request) in [
+        r#"{"jsonrpc":"2.0","id":@ID@,"method":"sampling/createMessage","params":{"temperature":NaN}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"sampling/createMessage","params":{"t":NaN},"id":@ID@}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":@ID@,"method":"sampling/createMessage","params":{"mes"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":@ID@,"method":"sampling/createMessage","params":{{"x":"{long}"}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","params":{{"x":"{long}"}},"method":"sampling/createMessage","id":@ID@}}"#),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = place.write("line", format!("{request}\n{ANSWER}"));
+        let cut = &request[..request.len().min(100)];
+        assert_eq!(relay.call("fix", "raw_line", json!({"file": file})).result()["n"], 1, "{cut}");
+        eventually("it is refused", || {
+            place.lines("fix.journal").iter().filter(|line| line.contains("\"code\":-32600")).count() == count + 1
+        });
+    }
+    relay.finish();
+}
+
+/// A terminal in between sends back what it is sent; the answers follow all the same.
+#[test]
+fn a_source_that_echoes_before_it_answers_is_understood() {
+    let place = Place::new();
+    let script =
+        "exec 3>&1; while IFS= read -r line; do printf '%s\\n' \"$line\" >&3; printf '%s\\n' \"$line\"; done |";
+    let script = place.write("echo.sh", format!("{script} {}", fixture().display()));
+    let mut relay = Trial::start_in(&place, "", &[command("echo", "sh", &[&script], "")]);
+    for n in 0..3 {
+        assert_eq!(relay.call("echo", "echo", json!({"n": n})).structured(), json!({"n": n}));
+    }
     relay.finish();
 }
 

@@ -1,7 +1,7 @@
 //! Owns what a source writes to its standard output that is no message: how much it was, and what it looked like.
 //! It reads no message; one that is spread over several lines it puts together.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ pub struct Noise {
     last: Mutex<Option<(Instant, String)>>,
     /// Bytes of a line that has not ended yet.
     open: AtomicUsize,
+    /// The relay's own words came back.
+    echo: AtomicBool,
 }
 
 impl Noise {
@@ -51,6 +53,16 @@ impl Noise {
     /// How many lines it was.
     pub fn lines(&self) -> u64 {
         self.lines.load(Ordering::Relaxed)
+    }
+
+    /// What the relay sent came back.
+    pub fn note_echo(&self) {
+        self.echo.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it ever did.
+    pub fn has_echo(&self) -> bool {
+        self.echo.load(Ordering::Relaxed)
     }
 
     /// So many bytes came without the end of their line.

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio::process::ChildStdin;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Surroundings;
 use super::http::Connection;
 use super::launch::{self, Launched, Process};
+use super::lines::take_line;
 use super::link::{Link, OUTBOX_LIMIT};
 use super::noise::Spread;
 use super::pace::Pace;
@@ -21,9 +22,7 @@ use super::stderr::StderrTail;
 use super::verdict::OtherEnd;
 use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
-use crate::wire::message::number;
-use crate::wire::salvage::salvage_id;
-use crate::wire::{self, Line, LineReader, Message, Outbox, Unreadable};
+use crate::wire::{self, Line, LineReader, Message, Outbox};
 
 /// How long output is still read after the process has ended (a grandchild may hold the pipe open).
 const LAST_OUTPUT: Duration = Duration::from_millis(300);
@@ -37,8 +36,8 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 const PROLOGUE_MAX: u64 = 8 * 1024 * 1024;
 /// The same in lines: short ones take longer.
 const PROLOGUE_LINES_MAX: u64 = 100_000;
-/// How much of a stray line is shown.
-const SAMPLE: usize = 120;
+/// How long a source that sends back what it is sent may take to send anything else.
+const ECHO_MAX: Duration = Duration::from_secs(5);
 
 /// How a process came to its end.
 #[derive(Debug, Clone)]
@@ -109,6 +108,7 @@ async fn write(link: Arc<Link>, stdin: ChildStdin) {
 /// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.
 async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl AsyncRead + Unpin>) -> Option<String> {
     let mut spread = Spread::default();
+    let mut echoes = None;
     loop {
         let (mut written, mut pace) = (None, Pace::new(&link));
         while let Some(line) = reader.buffered() {
@@ -127,7 +127,16 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
             return Some(format!("it wrote {PROLOGUE_LINES_MAX} lines and not one MCP message among them"));
         }
         link.noise.leaves_open(reader.pending());
-        match reader.fill().await {
+        if link.noise.has_echo() && !link.has_spoken() {
+            echoes.get_or_insert_with(Instant::now);
+        }
+        let filled = tokio::select! {
+            filled = reader.fill() => filled,
+            () = only_echoes(&link, echoes) => {
+                return Some("it sends back what it is sent, so it is no MCP server".to_owned());
+            }
+        };
+        match filled {
             Ok(true) => {}
             Ok(false) => {
                 // What breaks off in the middle is no answer: its call ends with the process.
@@ -142,91 +151,12 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
     }
 }
 
-async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Result<Option<Arc<Outbox>>, String> {
-    match line {
-        Line::Whole(bytes) => {
-            let (link, tail) = (link.clone(), tail.clone());
-            let handler = move |bytes| match Message::parse(bytes) {
-                Ok(message) if is_echo(&link, &message) => {
-                    Err("it sends back what it is sent, so it is no MCP server".to_owned())
-                }
-                Ok(message) => Ok(link.receive(&message)),
-                Err((why, bytes)) => stray_line(&link, &tail, &why, &bytes),
-            };
-            wire::handle(bytes, handler).await
-        }
-        Line::TooLong { head, tail: end, length } => {
-            let why = format!("the message has {length} bytes, more than `max_message_mib` of the relay allows");
-            tracing::warn!(length, "message over the limit skipped");
-            Ok(salvage_id(&head, &end).and_then(number).and_then(|id| link.broken_reply(id, &why)))
-        }
+/// Comes to its end when nothing but echoes has come for too long, `since` the first.
+async fn only_echoes(link: &Link, since: Option<Instant>) {
+    match since {
+        Some(since) if !link.has_spoken() => tokio::time::sleep_until(since + ECHO_MAX).await,
+        _ => std::future::pending().await,
     }
-}
-
-/// The relay's own first request coming back, as from `cat`.
-fn is_echo(link: &Link, message: &Message) -> bool {
-    !link.has_spoken()
-        && message.kind == wire::Kind::Request
-        && matches!(&*message.method_name(), "initialize" | "server/discover")
-}
-
-/// Whether every second of the first bytes is zero, as in ASCII that is written as UTF-16.
-fn is_utf16(bytes: &[u8]) -> bool {
-    let text = bytes.strip_prefix(b"\xff\xfe").or_else(|| bytes.strip_prefix(b"\xfe\xff")).unwrap_or(bytes);
-    let is_zero = |at: usize| text.iter().skip(at).step_by(2).take(8).all(|byte| *byte == 0);
-    text.len() >= 16 && (is_zero(0) || is_zero(1))
-}
-
-/// A line that is no message is skipped; if it is the wreck of a reply, its call ends at once.
-fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -> Result<Option<Arc<Outbox>>, String> {
-    match why {
-        Unreadable::NotUtf8 => {
-            // Better a replacement character than no answer at all.
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            if let Ok(message) = Message::parse(text.into()) {
-                tracing::warn!("message that is not UTF-8 repaired with replacement characters");
-                return Ok(link.receive(&message));
-            }
-        }
-        Unreadable::NotObject => {
-            // A log line or an escape sequence without its line end may stand before a message.
-            let start = memchr::memchr(b'{', bytes).unwrap_or(bytes.len());
-            if let Ok(message) = Message::parse(bytes.slice(start..))
-                && message.regular
-            {
-                return Ok(link.receive(&message));
-            }
-        }
-        Unreadable::Batch => {
-            if let Ok(parts) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(bytes) {
-                let messages = parts.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
-                return Ok(messages.filter_map(Result::ok).filter_map(|message| link.receive(&message)).last());
-            }
-        }
-        _ => {}
-    }
-    if !link.has_spoken()
-        && let Some(length) = bytes.strip_prefix(b"Content-Length:").or_else(|| bytes.strip_prefix(b"content-length:"))
-        && length.trim_ascii().iter().all(u8::is_ascii_digit)
-    {
-        return Err(
-            "it frames its messages with Content-Length headers; over stdio MCP has one JSON message a line".into()
-        );
-    }
-    if !link.has_spoken() && is_utf16(bytes) {
-        return Err("it writes UTF-16; MCP is UTF-8 (a shell or a logger in between may have changed it)".into());
-    }
-    if matches!(why, Unreadable::NotJson(_) | Unreadable::NotUtf8 | Unreadable::NotMessage(_)) {
-        let id = salvage_id(bytes, bytes).and_then(number);
-        if let Some(outbox) = id.and_then(|id| link.broken_reply(id, &why.to_string())) {
-            return Ok(Some(outbox));
-        }
-    }
-    let sample = || tail.masked(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SAMPLE)]), SAMPLE);
-    if let Some(sample) = link.noise.add(sample) {
-        tracing::warn!(count = link.noise.lines(), sample, "line on stdout is no message, skipped");
-    }
-    Ok(None)
 }
 
 struct Supervised {

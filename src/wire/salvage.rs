@@ -3,50 +3,84 @@
 
 use serde_json::value::RawValue;
 
+/// The members that a message can have.
+pub const MEMBERS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
+
 /// The id, as it is written, in a message of which the beginning and the end are at hand (each may be the whole).
 pub fn salvage_id<'a>(head: &'a [u8], tail: &'a [u8]) -> Option<&'a str> {
-    from_head(head).or_else(|| from_tail(tail))
+    Wreck::of(head, tail).id
 }
 
 /// Whether a message, of which the beginning is at hand, is seen to be an answer and no request.
 pub fn is_answer(head: &[u8]) -> bool {
-    let kind =
-        outer(head).filter(|(_, rest)| rest.trim_ascii_start().starts_with(b":")).find_map(|(name, _)| match name {
-            b"\"method\"" => Some(false),
-            b"\"result\"" | b"\"error\"" => Some(true),
-            _ => None,
-        });
-    kind.unwrap_or(false)
+    let wreck = Wreck::of(head, b"");
+    wreck.has_outcome && wreck.method.is_none()
 }
 
-/// The first `"id":` outside of every inner value.
-fn from_head(text: &[u8]) -> Option<&str> {
-    let found = outer(text).filter(|(name, _)| *name == b"\"id\"").find_map(|(_, rest)| value(rest));
-    found.map(|(id, _)| id)
+/// What can still be told of a message that cannot be read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Wreck<'a> {
+    /// As it is written.
+    pub id: Option<&'a str>,
+    /// The method's name as it is written; empty where there is one that cannot be read.
+    pub method: Option<&'a str>,
+    has_version: bool,
+    has_outcome: bool,
+    /// It has a member that no message has.
+    has_foreign: bool,
 }
 
-/// Follows strings and brackets from the start: the strings outside of every inner value, each with what comes after it.
-fn outer(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let (mut at, mut depth) = (0, 0_usize);
-    std::iter::from_fn(move || {
+impl<'a> Wreck<'a> {
+    /// Of a message of which the beginning and the end are at hand (each may be the whole).
+    pub fn of(head: &'a [u8], tail: &'a [u8]) -> Self {
+        let mut wreck = Self::default();
+        let _ = wreck.read(head);
+        wreck.id = wreck.id.or_else(|| from_tail(tail));
+        wreck
+    }
+
+    /// Whether it is what is left of an answer, and neither a request nor a line of a log.
+    pub fn is_reply(&self) -> bool {
+        self.method.is_none() && (self.has_version || self.has_outcome && !self.has_foreign)
+    }
+
+    /// Whether it is what is left of a request, or of a notification.
+    pub fn is_request(&self) -> bool {
+        self.method.is_some() && (self.has_version || !self.has_foreign)
+    }
+
+    /// Follows strings and brackets from the start, and takes note of the names outside of every inner value.
+    fn read(&mut self, text: &'a [u8]) -> Option<()> {
+        let (mut at, mut depth) = (0, 0_usize);
         while at < text.len() {
-            let start = at;
-            at += 1;
-            match text[start] {
+            match text[at] {
                 b'"' => {
-                    let string = string_length(&text[start..]);
-                    at = string.map_or(text.len(), |length| start + length);
-                    if depth == 1 && string.is_some() {
-                        return Some((&text[start..at], &text[at..]));
+                    let end = at + string_length(&text[at..])?;
+                    if depth == 1 && text[end..].trim_ascii_start().starts_with(b":") {
+                        self.note(&text[at + 1..end - 1], &text[end..]);
                     }
+                    at = end;
+                    continue;
                 }
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth = depth.saturating_sub(1),
                 _ => {}
             }
+            at += 1;
         }
         None
-    })
+    }
+
+    fn note(&mut self, name: &[u8], rest: &'a [u8]) {
+        match name {
+            b"id" => self.id = self.id.or_else(|| value(rest).map(|(id, _)| id)),
+            b"method" => self.method = Some(value(rest).map_or("", |(method, _)| method)),
+            b"params" => self.method = self.method.or(Some("")),
+            b"jsonrpc" => self.has_version = true,
+            b"result" | b"error" => self.has_outcome = true,
+            _ => self.has_foreign = true,
+        }
+    }
 }
 
 /// The last `"id":` after which nothing but plain members and the message's own bracket comes.
@@ -117,6 +151,26 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_answer(text.as_bytes()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn wrecks_are_told_apart() {
+        for (text, want) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}"#, "reply"),
+            (r#"{"jsonrpc":"2.0","id":1,"resu"#, "reply"),
+            (r#"{"id":1,"result":{"method":"x"},}"#, "reply"),
+            (r#"{"level":"info","id":1,"result":NaN}"#, "neither"),
+            (r#"{"level":"info","id":1,"took":NaN}"#, "neither"),
+            (r#"{"id":1,"x"#, "neither"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"a":NaN}}"#, "request"),
+            (r#"{"params":{"result":NaN},"id":1}"#, "request"),
+            (r#"{"method":"GET","path":"/","took":NaN,"id":1}"#, "neither"),
+            (r#"{"jsonrpc":"2.0","result":"method","id":1,}"#, "reply"),
+        ] {
+            let wreck = Wreck::of(text.as_bytes(), text.as_bytes());
+            let found = [(wreck.is_reply(), "reply"), (wreck.is_request(), "request"), (true, "neither")];
+            assert_eq!(found.iter().find(|(is, _)| *is).map(|(_, what)| *what), Some(want), "{text}");
         }
     }
 
