@@ -63,13 +63,17 @@ fn alive(place: &Place, relay: u32) -> BTreeMap<String, usize> {
 
 /// The relay's second process.
 fn watchdog(relay: u32) -> u32 {
+    find_watchdog(relay).expect("a watchdog")
+}
+
+fn find_watchdog(relay: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{relay}/task/{relay}/children")).unwrap();
     let mut pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
     let is_it = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains("watch-sources")
     };
-    pids.find(is_it).expect("a watchdog")
+    pids.find(is_it)
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -243,6 +247,15 @@ fn nothing_outlives_the_relay() {
         row("HTTP: SIGSEGV", true, segfault),
         row("HTTP: SIGKILL", true, by(Signal::KILL)),
     ];
+    // A watchdog that is ended is started again, and knows of all that there is.
+    rows.push(row("SIGKILL of the watchdog, then of the relay", false, |relay| {
+        for _ in 0..2 {
+            let first = watchdog(relay.pid());
+            signal(first, Signal::KILL);
+            eventually("another watchdog", || find_watchdog(relay.pid()).is_some_and(|pid| pid != first));
+        }
+        relay.signal(Signal::KILL);
+    }));
     #[cfg(target_env = "gnu")]
     rows.push(panicked());
     let in_time = rows.iter().all(Row::is_in_time);

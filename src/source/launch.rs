@@ -234,7 +234,7 @@ impl Process {
     /// Ends what left the process's group.
     pub async fn end_strays(&self) {
         let mark = self.mark.clone();
-        let _ = tokio::task::spawn_blocking(move || strays::end(&mark, GRACE.swept)).await;
+        let _ = tokio::task::spawn_blocking(move || strays::end(&[mark], GRACE.swept)).await;
     }
 
     /// A leader that ended politely may have left others behind (`npx` and `sh -c` do).

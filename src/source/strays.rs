@@ -55,14 +55,14 @@ impl Default for Mark {
     }
 }
 
-/// Ends every process with this mark: asks it to terminate, and kills it after `grace`. Blocks until they are gone.
+/// Ends every process with one of these marks: asks it to terminate, and kills it after `grace`. Blocks until they are gone.
 #[cfg(target_os = "linux")]
-pub fn end(mark: &Mark, grace: Duration) {
+pub fn end(marks: &[Mark], grace: Duration) {
     use rustix::process::Signal;
     let start = Instant::now();
     let mut asked = std::collections::BTreeSet::new();
     while start.elapsed() < grace + KILLED {
-        let found = find(mark);
+        let found = find(marks);
         if found.is_empty() {
             return;
         }
@@ -78,7 +78,7 @@ pub fn end(mark: &Mark, grace: Duration) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn end(_: &Mark, _: Duration) {}
+pub fn end(_: &[Mark], _: Duration) {}
 
 /// A marked process, held so that its number cannot become another's.
 #[cfg(target_os = "linux")]
@@ -96,26 +96,26 @@ impl Stray {
 
 /// The marked processes that have not ended; an ended one has no environment any more.
 #[cfg(target_os = "linux")]
-fn find(mark: &Mark) -> Vec<Stray> {
+fn find(marks: &[Mark]) -> Vec<Stray> {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
     let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| is_marked(*pid, mark))
+    pids.filter(|pid| is_marked(*pid, marks))
         .filter_map(|pid| {
             let held = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
             // Looked at again now that it is held.
-            is_marked(pid, mark).then_some(Stray { pid, held })
+            is_marked(pid, marks).then_some(Stray { pid, held })
         })
         .collect()
 }
 
 #[cfg(target_os = "linux")]
-fn is_marked(pid: i32, mark: &Mark) -> bool {
+fn is_marked(pid: i32, marks: &[Mark]) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
     variables.any(|variable| {
         let value = variable.strip_prefix(VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-        value.is_some_and(|value| mark.covers(value))
+        value.is_some_and(|value| marks.iter().any(|mark| mark.covers(value)))
     })
 }
 
