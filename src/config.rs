@@ -344,7 +344,7 @@ pub use launch::{Resolved, SAFE_ENV};
 pub use lookup::{ExpandError, Expanded, Lookup, Problem};
 pub use remote::{Remote, ResolvedRemote, Transport};
 pub use schema::schema;
-pub use system::SystemLookup;
+pub use system::{Oversight, SystemLookup};
 pub use template::{BadTemplate, Template};
 
 mod check;

@@ -4,6 +4,7 @@
 pub mod actor;
 mod asking;
 mod budget;
+mod commands;
 mod deliver;
 mod door;
 mod failures;

@@ -151,6 +151,43 @@ fn a_source_that_is_starting_goes_as_well() {
     relay.finish();
 }
 
+/// A command that fills in settings runs before there is any source; it ends with the relay, and so does what it started.
+#[test]
+fn commands_for_settings_go_as_well() {
+    let ends: [(&str, fn(&mut Relay)); 3] = [
+        ("end of input", Relay::close_stdin),
+        ("SIGTERM", |relay| relay.signal(Signal::TERM)),
+        ("SIGKILL", |relay| relay.signal(Signal::KILL)),
+    ];
+    for (name, end) in ends {
+        let place = Place::new();
+        let script = place.write("token.sh", "#!/bin/sh\nsetsid sleep 300 &\nsleep 300\n");
+        let settings = format!("start = \"at-start\"\nenv = {{ TOKEN = \"${{cmd:sh {script}}}\" }}");
+        let mut relay = Relay::greeted_in(&place, "", &[source("fix", &[], &settings)]);
+        eventually("the command runs", || place.processes(relay.pid()).len() == 3);
+        end(&mut relay);
+        relay.exited();
+        eventually(name, || place.processes(relay.pid()).is_empty());
+    }
+}
+
+/// What such a command leaves running, as password stores do with their agent, is meant to live on.
+#[test]
+fn what_a_command_for_settings_leaves_behind_is_left_alone() {
+    let place = Place::new();
+    let script = "#!/bin/sh\nsetsid sleep 300 > /dev/null 2>&1 &\necho secret\n";
+    let script = place.write("token.sh", script);
+    let settings = format!("env = {{ TOKEN = \"${{cmd:sh {script}}}\" }}");
+    let mut relay = Relay::greeted_in(&place, "", &[source("fix", &[], &settings)]);
+    assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.close_stdin();
+    relay.exited();
+    let left = place.processes(relay.pid());
+    assert_eq!(left.len(), 1);
+    let pid = rustix::process::Pid::from_raw(left[0].cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
 #[test]
 fn an_end_before_the_beginning_is_fine() {
     Relay::start("", &stubborn()).finish();

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::Lookup;
@@ -13,18 +13,38 @@ use super::Lookup;
 const FILE_MAX_BYTES: u64 = 64 * 1024;
 /// A password store may ask its agent; longer than this is a prompt that nobody sees.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+/// How often to look whether a command is still wanted.
+const COMMAND_LOOK: Duration = Duration::from_millis(50);
 /// How often to look whether a command that has closed its output has ended.
 const COMMAND_POLL: Duration = Duration::from_millis(5);
 
+/// Who sees to it that a command ends with whoever wants its value.
+pub trait Oversight: Send + Sync {
+    /// A command is about to begin: the variable by which it and what it starts are known, and a value that no other has.
+    fn begins(&self) -> (&'static str, String);
+    /// It runs as this process group.
+    fn runs(&self, group: u32);
+    /// Whether its value is still wanted.
+    fn is_wanted(&self) -> bool;
+    /// The command with this mark is over: `done`, or ended before that.
+    fn is_over(&self, mark: &str, group: Option<u32>, done: bool);
+}
+
 /// This machine. Its `command` blocks for up to 30 s.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SystemLookup {
     command_limit: Duration,
+    oversight: Option<Arc<dyn Oversight>>,
 }
 
 impl SystemLookup {
     pub fn new() -> Self {
-        Self { command_limit: COMMAND_LIMIT }
+        Self { command_limit: COMMAND_LIMIT, oversight: None }
+    }
+
+    /// One whose commands are looked after.
+    pub fn overseen(oversight: Arc<dyn Oversight>) -> Self {
+        Self { oversight: Some(oversight), ..Self::new() }
     }
 }
 
@@ -58,8 +78,23 @@ impl Lookup for SystemLookup {
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child = command.spawn().map_err(|error| error.to_string())?;
-        output_of(child, self.command_limit)
+        let Some(oversight) = &self.oversight else {
+            let child = command.spawn().map_err(|error| error.to_string())?;
+            return output_of(child, self.command_limit, || true).0;
+        };
+        let (variable, mark) = oversight.begins();
+        command.env(variable, &mark);
+        let (group, output, done) = match command.spawn() {
+            Ok(child) => {
+                let group = child.id();
+                oversight.runs(group);
+                let (output, done) = output_of(child, self.command_limit, || oversight.is_wanted());
+                (Some(group), output, done)
+            }
+            Err(error) => (None, Err(error.to_string()), true),
+        };
+        oversight.is_over(&mark, group, done);
+        output
     }
 
     fn home(&self) -> Option<PathBuf> {
@@ -103,36 +138,42 @@ fn text_of(from: impl Read) -> Result<String, NoText> {
     Ok(text)
 }
 
-fn output_of(mut child: Child, limit: Duration) -> Result<String, String> {
-    let deadline = Instant::now() + limit;
+/// What a command prints, and whether it ended by itself.
+fn output_of(mut child: Child, limit: Duration, is_wanted: impl Fn() -> bool) -> (Result<String, String>, bool) {
+    let output = read_all(&mut child, Instant::now() + limit, is_wanted);
+    let done = matches!(child.try_wait(), Ok(Some(_)));
+    if !done {
+        kill(&mut child);
+    }
+    (output.unwrap_or_else(|| Err(format!("it did not end within {} s", limit.as_secs_f32()))), done)
+}
+
+/// What a command prints until it ends; `None` if it does not in time.
+fn read_all(child: &mut Child, deadline: Instant, is_wanted: impl Fn() -> bool) -> Option<Result<String, String>> {
     let Some(stdout) = child.stdout.take() else {
-        return Err("it has no output".to_owned());
+        return Some(Err("it has no output".to_owned()));
     };
     let (done, read) = mpsc::channel();
     // Ends with the output, at the latest when the command is killed.
     std::thread::spawn(move || done.send(text_of(stdout)));
-    let late = || format!("it did not end within {} s", limit.as_secs_f32());
-    let output = match read.recv_timeout(limit) {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => {
-            kill(&mut child);
-            return Err(format!("its output is of no use: {error}"));
-        }
-        Err(_) => {
-            kill(&mut child);
-            return Err(late());
+    let output = loop {
+        match read.recv_timeout(COMMAND_LOOK.min(deadline.saturating_duration_since(Instant::now()))) {
+            Ok(Ok(output)) => break output,
+            Ok(Err(error)) => return Some(Err(format!("its output is of no use: {error}"))),
+            Err(_) if !is_wanted() => return Some(Err("it was broken off".to_owned())),
+            Err(_) if Instant::now() >= deadline => return None,
+            Err(_) => {}
         }
     };
-    while Instant::now() < deadline {
+    while Instant::now() < deadline && is_wanted() {
         match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(output),
-            Ok(Some(status)) => return Err(format!("it ended with {status}")),
+            Ok(Some(status)) if status.success() => return Some(Ok(output)),
+            Ok(Some(status)) => return Some(Err(format!("it ended with {status}"))),
             Ok(None) => std::thread::sleep(COMMAND_POLL),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Some(Err(error.to_string())),
         }
     }
-    kill(&mut child);
-    Err(late())
+    None
 }
 
 /// Ends a command and whatever it started, and waits for it.
@@ -150,7 +191,7 @@ mod tests {
     use super::*;
 
     fn run(script: &str) -> Result<String, String> {
-        let lookup = SystemLookup { command_limit: Duration::from_secs(20) };
+        let lookup = SystemLookup { command_limit: Duration::from_secs(20), ..SystemLookup::new() };
         lookup.command(&["sh", "-c", script].map(str::to_owned))
     }
 
@@ -172,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_command_that_hangs_is_ended() {
-        let lookup = SystemLookup { command_limit: Duration::from_millis(200) };
+        let lookup = SystemLookup { command_limit: Duration::from_millis(200), ..SystemLookup::new() };
         for script in ["sleep 60", "sleep 60 & echo x", "exec >&-; sleep 60"] {
             let argv = ["sh", "-c", script].map(str::to_owned);
             assert_eq!(lookup.command(&argv), Err("it did not end within 0.2 s".to_owned()), "{script}");

@@ -23,7 +23,7 @@ use super::sse::{self, Streams};
 use super::target::Target;
 use super::unasked;
 use crate::call::{CallError, ErrorKind};
-use crate::config::{Remote, SourceConfig, SystemLookup};
+use crate::config::{Remote, SourceConfig};
 use crate::protocol::Era;
 use crate::wire::{self, Kind, Message, Object, Outbox};
 
@@ -72,7 +72,7 @@ pub async fn connect(
     around: &Surroundings,
 ) -> Result<Running, CallError> {
     let id = config.id.as_str();
-    let target = Target::new(id, remote, SystemLookup::default()).await?;
+    let target = Target::new(id, remote, around.lookup()).await?;
     let tail = target.tail();
     let link = Link::new(id, config.max_in_flight, around.shutdown.child_token(), Outbox::frames(OUTBOX_LIMIT));
     let (end, ended) = oneshot::channel();

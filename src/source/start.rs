@@ -14,7 +14,7 @@ use super::launch;
 use super::run::{self, Running};
 use super::{Status, Surroundings};
 use crate::call::{CallError, ErrorKind};
-use crate::config::{EraChoice, Launch, Reach, Remote, SourceConfig, SystemLookup, Transport};
+use crate::config::{EraChoice, Launch, Reach, Remote, SourceConfig, Transport};
 use crate::protocol::Era;
 
 /// How long one start may keep others waiting: a source that takes its time does not use the processor meanwhile.
@@ -94,7 +94,7 @@ impl Attempt<'_> {
     async fn launch_once(&self, settings: &Launch, known: Option<Era>) -> Result<Started, NoGreeting> {
         let id = self.config.id.as_str();
         let launched = tokio::select! {
-            launched = launch::launch(settings, SystemLookup::default(), self.around.watchdog.next_mark()) => launched,
+            launched = launch::launch(settings, self.around.lookup(), self.around.watchdog.next_mark()) => launched,
             () = self.cancel.cancelled() => return Err(NoGreeting::Failed(cancelled(self.config))),
         };
         let launched = launched.map_err(|error| {

@@ -12,7 +12,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 
 use super::stderr::StderrTail;
 use crate::call::{CallError, ErrorKind};
-use crate::config::{Lookup, Remote, ResolvedRemote, SystemLookup};
+use crate::config::{Remote, ResolvedRemote, SystemLookup};
 
 /// A pooled connection that was idle for longer is not used again. Node and uvicorn close theirs after 5 s, and a request
 /// that crosses such an end on its way may or may not have been read; others on the way forget idle connections silently.
@@ -39,6 +39,7 @@ pub struct Target {
     pub url: Url,
     client: reqwest::Client,
     remote: Remote,
+    lookup: SystemLookup,
     worn: Arc<Mutex<Arc<Worn>>>,
     /// When the credentials were last read anew and found to be the same.
     looked: Arc<Mutex<Option<Instant>>>,
@@ -71,11 +72,11 @@ pub struct Trouble {
 
 impl Target {
     /// Fills in the settings, and makes the client; nothing is sent yet.
-    pub async fn new(source: &str, remote: &Remote, lookup: impl Lookup + Send + 'static) -> Result<Self, CallError> {
+    pub async fn new(source: &str, remote: &Remote, lookup: SystemLookup) -> Result<Self, CallError> {
         let (wanted, id) = (remote.clone(), source.to_owned());
         let made = tokio::task::spawn_blocking(move || {
             let resolved = wanted.resolve(&lookup).map_err(|error| (error.to_string(), error.hint()))?;
-            Self::from_resolved(id, &wanted, resolved)
+            Self::from_resolved(id, &wanted, lookup, resolved)
         });
         made.await.expect("BUG: filling in settings never panics").map_err(|(why, hint)| {
             let text = format!("source `{source}` cannot be connected to: {why}");
@@ -83,7 +84,12 @@ impl Target {
         })
     }
 
-    fn from_resolved(source: String, remote: &Remote, resolved: ResolvedRemote) -> Result<Self, (String, String)> {
+    fn from_resolved(
+        source: String,
+        remote: &Remote,
+        lookup: SystemLookup,
+        resolved: ResolvedRemote,
+    ) -> Result<Self, (String, String)> {
         let url = Url::parse(&resolved.url)
             .map_err(|error| (format!("`url` is no address: {error}"), "write it in full".to_owned()))?;
         let client = client(&url, remote, &resolved)?;
@@ -92,6 +98,7 @@ impl Target {
             url,
             client,
             remote: remote.clone(),
+            lookup,
             worn: Arc::new(Mutex::new(Arc::new(Worn::new(&resolved, &[])?))),
             looked: Arc::default(),
             has_token: resolved.token.is_some(),
@@ -107,7 +114,7 @@ impl Target {
     /// Whether requests carry something else now than `refused`: headers and token are read anew for that, once for all who
     /// ask at the same time.
     pub async fn renew(&self, refused: &Arc<Worn>) -> bool {
-        let (remote, refused) = (self.remote.clone(), refused.clone());
+        let (remote, lookup, refused) = (self.remote.clone(), self.lookup.clone(), refused.clone());
         let (worn, looked) = (self.worn.clone(), self.looked.clone());
         let renewed = tokio::task::spawn_blocking(move || {
             let mut looked = locked(&looked);
@@ -117,7 +124,7 @@ impl Target {
             if looked.is_some_and(|at| at.elapsed() < LOOK_GAP) {
                 return false;
             }
-            let resolved = remote.resolve(&SystemLookup::default()).ok();
+            let resolved = remote.resolve(&lookup).ok();
             let new = resolved.and_then(|resolved| Worn::new(&resolved, &refused.secrets).ok());
             let new = new.filter(|new| new.headers != refused.headers);
             *looked = new.is_none().then(Instant::now);
