@@ -103,28 +103,16 @@ impl Store {
     pub fn open(directory: &Path) -> Result<(Self, Recalled), StoreError> {
         make_private(directory).map_err(|error| StoreError::Directory(directory.to_owned(), error))?;
         let file = directory.join(FILE);
-        let connection = match connect(&file) {
-            Ok(connection) => connection,
-            Err(error) if is_broken(&error) => {
-                let aside = file.with_extension(format!("broken-{}", now()));
-                tracing::warn!(file = %file.display(), %error, "memory is broken, set aside and begun anew");
-                let _ = std::fs::rename(&file, &aside);
-                for suffix in ["-wal", "-shm"] {
-                    let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
-                }
-                connect(&file).map_err(|error| StoreError::Open(file.clone(), error))?
-            }
-            Err(error) => return Err(StoreError::Open(file, error)),
-        };
-        let recalled = recall(&connection).unwrap_or_else(|error| {
+        let mut memory = Memory::open(file.clone()).map_err(|error| StoreError::Open(file, error))?;
+        let recalled = memory.use_it(recall).unwrap_or_else(|error| {
             tracing::warn!(%error, "memory cannot be read");
             Recalled::default()
         });
-        let _ = connection.busy_timeout(BUSY);
+        let _ = memory.connection.busy_timeout(BUSY);
         let (jobs, work) = mpsc::channel();
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || work_off(&connection, &work))
+            .spawn(move || memory.work_off(&work))
             .map_err(|error| StoreError::Directory(directory.to_owned(), error))?;
         Ok((Self { jobs: Some(jobs) }, recalled))
     }
@@ -200,9 +188,130 @@ fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
+/// The file is no database, is damaged, or has not the tables that its version says (the relay's own statements are right).
 fn is_broken(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+        || error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR)
+}
+
+/// A row; `None` for one that holds what was never written, which costs nothing but itself.
+fn readable<T>(row: Result<T, rusqlite::Error>) -> Result<Option<T>, rusqlite::Error> {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    match row {
+        Ok(row) => Ok(Some(row)),
+        Err(
+            error
+            @ (FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)),
+        ) => {
+            tracing::warn!(%error, "an entry of the memory cannot be read, and is made anew");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts a broken file out of the way, for whoever wants to look at it.
+fn set_aside(file: &Path, error: &rusqlite::Error) {
+    let aside = file.with_extension(format!("broken-{}", now()));
+    tracing::warn!(file = %file.display(), %error, "memory is broken, set aside and begun anew");
+    let _ = std::fs::rename(file, &aside);
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(file.with_file_name(format!("{FILE}{suffix}")));
+    }
+}
+
+/// The file, as the thread has it that uses it.
+struct Memory {
+    file: PathBuf,
+    connection: Connection,
+}
+
+impl Memory {
+    /// Opens the file; one that is broken is set aside.
+    fn open(file: PathBuf) -> Result<Self, rusqlite::Error> {
+        let connection = match connect(&file) {
+            Err(error) if is_broken(&error) => {
+                set_aside(&file, &error);
+                connect(&file)?
+            }
+            other => other?,
+        };
+        Ok(Self { file, connection })
+    }
+
+    fn open_again(&mut self) -> Result<(), rusqlite::Error> {
+        // Closed first: at its end a connection removes files that may be another's by then.
+        self.connection = Connection::open_in_memory()?;
+        *self = Self::open(self.file.clone())?;
+        self.connection.busy_timeout(BUSY)
+    }
+
+    /// Reads or writes. Where the file turns out to be broken it is set aside, and a new one is used.
+    fn use_it<T>(&mut self, what: impl Fn(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, rusqlite::Error> {
+        let broken = |done: &Result<T, rusqlite::Error>| done.as_ref().is_err_and(is_broken);
+        let mut done = what(&self.connection);
+        if broken(&done) {
+            // Another relay may have begun a new one already.
+            self.open_again()?;
+            done = what(&self.connection);
+        }
+        match done {
+            Err(error) if is_broken(&error) => {
+                self.connection = Connection::open_in_memory()?;
+                set_aside(&self.file, &error);
+                self.open_again()?;
+                what(&self.connection)
+            }
+            done => done,
+        }
+    }
+
+    fn work_off(mut self, work: &mpsc::Receiver<Job>) {
+        while let Ok(job) = work.recv() {
+            if let Err(error) = self.carry_out(job) {
+                tracing::warn!(%error, "memory could not be used");
+            }
+        }
+    }
+
+    /// Makes the file again if somebody has removed it: what is written to a removed one is lost.
+    fn look_after_file(&mut self) -> Result<(), rusqlite::Error> {
+        if self.file.exists() {
+            return Ok(());
+        }
+        tracing::warn!(file = %self.file.display(), "memory was removed, begun anew");
+        if let Some(directory) = self.file.parent()
+            && let Err(error) = make_private(directory)
+        {
+            tracing::warn!(%error, "the state directory cannot be made");
+        }
+        self.open_again()
+    }
+
+    fn carry_out(&mut self, job: Job) -> Result<(), rusqlite::Error> {
+        match job {
+            Job::Load(keys, reply) => {
+                let mut listings = Vec::with_capacity(keys.len());
+                for key in keys {
+                    match self.use_it(|connection| load(connection, &key)) {
+                        Ok(listing) => listings.extend(listing.map(|listing| (key, listing))),
+                        Err(error) => tracing::warn!(%error, "memory cannot be read"),
+                    }
+                }
+                let _ = reply.send(listings);
+                Ok(())
+            }
+            Job::Flush(reply) => {
+                let _ = reply.send(());
+                Ok(())
+            }
+            job => {
+                self.look_after_file()?;
+                self.use_it(|connection| write(connection, &job))
+            }
+        }
+    }
 }
 
 /// Seconds since 1970.
@@ -223,23 +332,19 @@ fn recall(connection: &Connection) -> Result<Recalled, rusqlite::Error> {
         };
         Ok((Key { id: row.get(0)?, fingerprint: row.get(1)? }, remembered))
     })?;
-    recalled.sources = found.collect::<Result<_, _>>()?;
+    for row in found {
+        recalled.sources.extend(readable(row)?);
+    }
     let mut rows = connection.prepare("SELECT principal, toolset FROM open")?;
-    recalled.open = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    for row in rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))? {
+        recalled.open.extend(readable(row)?);
+    }
     Ok(recalled)
 }
 
-fn work_off(connection: &Connection, work: &mpsc::Receiver<Job>) {
-    while let Ok(job) = work.recv() {
-        if let Err(error) = carry_out(connection, job) {
-            tracing::warn!(%error, "memory could not be used");
-        }
-    }
-}
-
-fn carry_out(connection: &Connection, job: Job) -> Result<(), rusqlite::Error> {
+fn write(connection: &Connection, job: &Job) -> Result<(), rusqlite::Error> {
     match job {
-        Job::Listing(kept) => keep(connection, &kept),
+        Job::Listing(kept) => keep(connection, kept),
         Job::Outline { key, outline } => connection
             .execute(
                 "UPDATE source SET outline = ?3 WHERE id = ?1 AND fingerprint = ?2",
@@ -254,27 +359,14 @@ fn carry_out(connection: &Connection, job: Job) -> Result<(), rusqlite::Error> {
             )
             .map(drop),
         Job::Open { principal, toolset, open } => {
-            let statement = if open {
+            let statement = if *open {
                 "INSERT OR IGNORE INTO open (principal, toolset) VALUES (?1, ?2)"
             } else {
                 "DELETE FROM open WHERE principal = ?1 AND toolset = ?2"
             };
             connection.execute(statement, params![principal, toolset]).map(drop)
         }
-        Job::Load(keys, reply) => {
-            let mut listings = Vec::with_capacity(keys.len());
-            for key in keys {
-                if let Some(listing) = load(connection, &key)? {
-                    listings.push((key, listing));
-                }
-            }
-            let _ = reply.send(listings);
-            Ok(())
-        }
-        Job::Flush(reply) => {
-            let _ = reply.send(());
-            Ok(())
-        }
+        Job::Load(..) | Job::Flush(_) => Ok(()),
     }
 }
 
@@ -307,8 +399,8 @@ fn load(connection: &Connection, key: &Key) -> Result<Option<Listing>, rusqlite:
             let tools = row.get_ref(2)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default();
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, tools))
         })
-        .optional()?;
-    let Some((note, incomplete, tools)) = row else { return Ok(None) };
+        .optional();
+    let Some((note, incomplete, tools)) = readable(row)?.flatten() else { return Ok(None) };
     let note = serde_json::from_str(&note).unwrap_or_default();
     Ok(Listing::from_blob(&tools, note, incomplete).ok())
 }
@@ -352,13 +444,112 @@ mod tests {
         assert_eq!(seen, [("clock", raw.to_owned())]);
     }
 
+    /// A memory in which the listings of `ids` are, each with a tool of some size.
+    async fn filled(folder: &Path, ids: &[&str]) {
+        let (store, _) = Store::open(folder).unwrap();
+        for id in ids {
+            let raw = format!(r#"{{"name":"now","description":"{}"}}"#, fastrand::u64(..).to_string().repeat(500));
+            let listing = Listing::new([raw.as_str().into()], ServerNote::default(), None);
+            store.keep_listing(Kept {
+                key: key(id),
+                digest: listing.digest.clone(),
+                outline: "{}".to_owned(),
+                note: ServerNote::default(),
+                incomplete: None,
+                tools: listing.to_blob(),
+            });
+        }
+        drop(store);
+        // The last connection to the file removes its log.
+        while folder.join(format!("{FILE}-wal")).exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Changes the file behind the back of the memory, while no relay runs.
+    fn change(folder: &Path, sql: &str) {
+        let connection = Connection::open(folder.join(FILE)).unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
+    fn set_aside_files(folder: &Path) -> usize {
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().contains("broken")).count()
+    }
+
+    /// What is kept now is found by the next run.
+    async fn check_heals(folder: &Path, what: &str) {
+        let (store, recalled) = Store::open(folder).unwrap();
+        store.load(recalled.sources.into_iter().map(|(key, _)| key).collect()).await;
+        store.keep_era(key("late"), Era::Legacy);
+        store.flush().await;
+        let known = Store::open(folder).unwrap().1.sources;
+        assert!(known.iter().any(|(key, _)| key.id == "late"), "{what}");
+    }
+
     #[tokio::test]
     async fn a_broken_file_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), "no database, though long enough to be looked at as one").unwrap();
-        let (store, _) = Store::open(folder.path()).unwrap();
-        store.keep_era(key("clock"), Era::Legacy);
+        check_heals(folder.path(), "no database").await;
+        assert_eq!(set_aside_files(folder.path()), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_damaged_anywhere_is_set_aside() {
+        for page in 1..6 {
+            let folder = tempfile::tempdir().unwrap();
+            filled(folder.path(), &["a", "b", "c"]).await;
+            let file = folder.path().join(FILE);
+            let mut bytes = std::fs::read(&file).unwrap();
+            bytes[page * 4096..(page + 1) * 4096].fill(0xa5);
+            std::fs::write(&file, bytes).unwrap();
+            check_heals(folder.path(), &format!("page {page}")).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_without_its_tables_is_set_aside() {
+        for table in ["source", "listing", "open"] {
+            let folder = tempfile::tempdir().unwrap();
+            filled(folder.path(), &["a"]).await;
+            change(folder.path(), &format!("DROP TABLE {table}"));
+            check_heals(folder.path(), table).await;
+            assert_eq!(set_aside_files(folder.path()), 1, "{table}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_costs_nothing_but_itself() {
+        for bad in [
+            "UPDATE source SET era = x'ff' WHERE id = 'a'",
+            "UPDATE listing SET note = x'ff' WHERE id = 'a'",
+            "UPDATE listing SET tools = x'ff' WHERE id = 'a'",
+            "UPDATE listing SET note = CAST(x'ff' AS TEXT) WHERE id = 'a'",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            filled(folder.path(), &["a", "b", "c"]).await;
+            change(folder.path(), bad);
+            let (store, recalled) = Store::open(folder.path()).unwrap();
+            let known: Vec<_> = recalled.sources.into_iter().map(|(key, _)| key).collect();
+            let loaded = store.load(known).await;
+            let ids: Vec<_> = loaded.iter().map(|(key, _)| key.id.as_str()).collect();
+            assert_eq!(ids, ["b", "c"], "{bad}");
+            assert_eq!(set_aside_files(folder.path()), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_removed_folder_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let (store, _) = Store::open(&state).unwrap();
+        store.keep_era(key("early"), Era::Legacy);
         store.flush().await;
-        assert_eq!(Store::open(folder.path()).unwrap().1.sources.len(), 1);
+        std::fs::remove_dir_all(&state).unwrap();
+        store.keep_era(key("late"), Era::Legacy);
+        store.flush().await;
+        let known = Store::open(&state).unwrap().1.sources;
+        assert_eq!(known.iter().map(|(key, _)| key.id.as_str()).collect::<Vec<_>>(), ["late"]);
     }
 }

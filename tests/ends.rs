@@ -165,9 +165,11 @@ fn commands_for_settings_go_as_well() {
         let settings = format!("start = \"at-start\"\nenv = {{ TOKEN = \"${{cmd:sh {script}}}\" }}");
         let mut relay = Relay::greeted_in(&place, "", &[source("fix", &[], &settings)]);
         eventually("the command runs", || place.processes(relay.pid()).len() == 3);
+        let begun = Instant::now();
         end(&mut relay);
         relay.exited();
         eventually(name, || place.processes(relay.pid()).is_empty());
+        assert!(begun.elapsed() < END, "{name}: {:?}", begun.elapsed());
     }
 }
 
