@@ -15,7 +15,7 @@ const AUTH_RETRY: Duration = Duration::from_secs(120);
 /// How long a source is left alone after so many failures, the last of this kind.
 pub fn pause(failures: u32, kind: ErrorKind) -> Duration {
     let exponent = failures.saturating_sub(1).min(16);
-    let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).min(BACKOFF_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
+    let wait = BACKOFF_FIRST.saturating_mul(1 << exponent).mul_f64(0.8 + 0.4 * fastrand::f64()).min(BACKOFF_MAX);
     if kind == ErrorKind::NeedsAuth { wait.max(AUTH_RETRY) } else { wait }
 }
 
@@ -92,4 +92,25 @@ pub fn timed_out(source: &str, tool: &str, limits: CallLimits, took: Duration, s
         ),
     };
     CallError::new(ErrorKind::TimedOut, message, hint).at(source, Some(tool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        let is_within = |pause: Duration, least: u64, most: u64| {
+            (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&pause)
+        };
+        for (failures, least, most) in
+            [(1, 800, 1200), (4, 6400, 9600), (9, 204_800, 300_000), (10, 300_000, 300_000), (99, 300_000, 300_000)]
+        {
+            for _ in 0..100 {
+                let pause = pause(failures, ErrorKind::Exited);
+                assert!(is_within(pause, least, most), "{failures}: {pause:?}");
+            }
+        }
+        assert_eq!(pause(1, ErrorKind::NeedsAuth), AUTH_RETRY);
+    }
 }
