@@ -227,23 +227,26 @@ enum Place {
     #[default]
     Waiting,
     Sent(Weak<dyn Recall>, u64),
+    /// The same, once more: it was answered before, with a question.
+    SentAgain(Weak<dyn Recall>, u64),
     Cancelled,
 }
 
 /// A connection that can take back a call it was given.
 pub trait Recall: Send + Sync {
-    /// Forgets the call and tells the source.
-    fn recall(&self, id: u64, reason: Option<&str>);
+    /// Forgets the call and tells the source; `false` where that had not been sent the call yet.
+    fn recall(&self, id: u64, reason: Option<&str>) -> bool;
 }
 
 impl Ticket {
     /// Notes where the call went; `false` when it was cancelled before.
     pub fn sent(&self, to: Weak<dyn Recall>, id: u64) -> bool {
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*place, Place::Cancelled) {
-            return false;
-        }
-        *place = Place::Sent(to, id);
+        *place = match *place {
+            Place::Cancelled => return false,
+            Place::Waiting => Place::Sent(to, id),
+            Place::Sent(..) | Place::SentAgain(..) => Place::SentAgain(to, id),
+        };
         true
     }
 
@@ -253,11 +256,20 @@ impl Ticket {
 
     /// Takes the call back, wherever it is.
     pub fn cancel(&self, reason: Option<&str>) {
+        self.take_back(reason);
+    }
+
+    /// The same; `false` where no source was sent anything of it, so that it cannot have taken effect.
+    pub fn take_back(&self, reason: Option<&str>) -> bool {
         let place = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), Place::Cancelled);
-        if let Place::Sent(to, id) = place
-            && let Some(to) = to.upgrade()
-        {
-            to.recall(id, reason);
+        match place {
+            Place::Waiting => false,
+            Place::Cancelled => true,
+            Place::Sent(to, id) => to.upgrade().is_none_or(|to| to.recall(id, reason)),
+            Place::SentAgain(to, id) => {
+                let _ = to.upgrade().map(|to| to.recall(id, reason));
+                true
+            }
         }
     }
 }

@@ -82,6 +82,8 @@ pub struct Session {
 struct ClientState {
     /// By the id as the client wrote it.
     in_flight: HashMap<Arc<str>, InFlight>,
+    /// How many requests have come.
+    arrivals: u64,
     /// `subscriptions/listen` requests, by their ids.
     listens: BTreeMap<Arc<str>, Listen>,
     /// What was negotiated with `initialize`.
@@ -112,6 +114,7 @@ impl ClientState {
 }
 
 struct InFlight {
+    number: u64,
     exchange: Exchange,
     work: Work,
 }
@@ -320,7 +323,7 @@ impl Session {
         let found = state.in_flight.remove(id);
         drop(state);
         match found {
-            Some(InFlight { exchange, work }) => {
+            Some(InFlight { exchange, work, .. }) => {
                 // The source is told first: a refused question might let it go on without the answer.
                 match work {
                     Work::Call(ticket) => ticket.cancel(reason),
@@ -365,7 +368,9 @@ impl Session {
             exchange.error(protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
             return false;
         }
-        state.in_flight.insert(exchange.id.clone(), InFlight { exchange: exchange.clone(), work });
+        state.arrivals += 1;
+        let number = state.arrivals;
+        state.in_flight.insert(exchange.id.clone(), InFlight { number, exchange: exchange.clone(), work });
         true
     }
 
@@ -434,15 +439,19 @@ impl Session {
     fn break_off(&self, chosen: impl Fn(&ClientState, &str) -> bool) {
         let mut state = self.lock();
         let ids: Vec<_> = state.in_flight.keys().filter(|id| chosen(&state, id)).cloned().collect();
-        let left: Vec<_> = ids.iter().filter_map(|id| state.in_flight.remove(id)).collect();
+        let mut left: Vec<_> = ids.iter().filter_map(|id| state.in_flight.remove(id)).collect();
         drop(state);
-        for InFlight { exchange, work } in left {
+        // The last one first: a place that becomes free is for none that is broken off as well.
+        left.sort_unstable_by_key(|request| std::cmp::Reverse(request.number));
+        for InFlight { exchange, work, .. } in left {
             let text = "the relay is ending and broke this request off";
             match work {
                 Work::Call(ticket) => {
-                    ticket.cancel(Some("the client is gone"));
+                    let hint = match ticket.take_back(Some("the client is gone")) {
+                        true => "whether it took effect is not known, check before repeating it",
+                        false => "it was not sent to the source, so it had no effect",
+                    };
                     self.take_questions_back(&exchange);
-                    let hint = "whether it took effect is not known, check before repeating it";
                     exchange.tool_error(&CallError::new(ErrorKind::Cancelled, text, hint));
                 }
                 Work::Task(token) => {

@@ -82,6 +82,26 @@ fn calls_in_flight_are_answered_when_the_relay_is_told_to_end() {
     relay.finish();
 }
 
+/// A call that still waited for its turn has had no effect, and whoever asked may rely on that.
+#[test]
+fn calls_that_were_not_sent_are_told_so_at_the_end() {
+    let slow = source("slow", &["--start-delay-ms", "60000"], "");
+    let mut relay = Relay::greeted("", &[source("fix", &[], "max_in_flight = 1"), slow]);
+    relay.call("fix", "echo", json!({}));
+    let sent = relay.ask_call("fix", "sleep", json!({"ms": 60_000}));
+    let mut unsent: Vec<_> = (0..8).map(|_| relay.ask_call("fix", "echo", json!({}))).collect();
+    unsent.push(relay.ask_call("slow", "echo", json!({})));
+    relay.await_status("slow", "starting");
+    relay.signal(Signal::TERM);
+    let (_, text) = relay.answer(&sent).failure();
+    assert!(text.contains("whether it took effect is not known"), "{text}");
+    for id in &unsent {
+        let (_, text) = relay.answer(id).failure();
+        assert!(text.contains("was not sent") && !text.contains("not known"), "{text}");
+    }
+    relay.finish();
+}
+
 /// A source that was being stopped when the relay ended kept its long grace; only its launcher was killed in the end.
 #[test]
 fn what_is_being_stopped_already_goes_as_well() {

@@ -455,9 +455,14 @@ impl Link {
 }
 
 impl Recall for Link {
-    fn recall(&self, id: u64, reason: Option<&str>) {
-        if let Some(Pending::Call { sent: true, .. }) = self.take(id, false) {
-            self.tell_cancelled(id, reason);
+    fn recall(&self, id: u64, reason: Option<&str>) -> bool {
+        match self.take(id, false) {
+            Some(Pending::Call { sent: false, .. }) => false,
+            Some(Pending::Call { .. }) => {
+                self.tell_cancelled(id, reason);
+                true
+            }
+            _ => true,
         }
     }
 }
