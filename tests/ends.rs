@@ -171,26 +171,26 @@ fn a_source_that_is_starting_goes_as_well() {
     relay.finish();
 }
 
-/// A command that fills in settings runs before there is any source; it ends with the relay, and so does what it started.
+/// Ends the relay by `end` while a command that fills in settings runs, and what that has started; both must go.
+#[track_caller]
+fn check_command(name: &str, end: impl FnOnce(&mut Relay)) {
+    let place = Place::new();
+    let script = place.write("token.sh", "#!/bin/sh\nsetsid sleep 300 &\nsleep 300\n");
+    let settings = format!("start = \"at-start\"\nenv = {{ TOKEN = \"${{cmd:sh {script}}}\" }}");
+    let mut relay = Relay::greeted_in(&place, "", &[source("fix", &[], &settings)]);
+    eventually("the command runs", || place.processes(relay.pid()).len() == 3);
+    let begun = Instant::now();
+    end(&mut relay);
+    relay.exited();
+    eventually(name, || place.processes(relay.pid()).is_empty());
+    assert!(begun.elapsed() < END, "{name}: {:?}", begun.elapsed());
+}
+
 #[test]
 fn commands_for_settings_go_as_well() {
-    let ends: [(&str, fn(&mut Relay)); 3] = [
-        ("end of input", Relay::close_stdin),
-        ("SIGTERM", |relay| relay.signal(Signal::TERM)),
-        ("SIGKILL", |relay| relay.signal(Signal::KILL)),
-    ];
-    for (name, end) in ends {
-        let place = Place::new();
-        let script = place.write("token.sh", "#!/bin/sh\nsetsid sleep 300 &\nsleep 300\n");
-        let settings = format!("start = \"at-start\"\nenv = {{ TOKEN = \"${{cmd:sh {script}}}\" }}");
-        let mut relay = Relay::greeted_in(&place, "", &[source("fix", &[], &settings)]);
-        eventually("the command runs", || place.processes(relay.pid()).len() == 3);
-        let begun = Instant::now();
-        end(&mut relay);
-        relay.exited();
-        eventually(name, || place.processes(relay.pid()).is_empty());
-        assert!(begun.elapsed() < END, "{name}: {:?}", begun.elapsed());
-    }
+    check_command("end of input", Relay::close_stdin);
+    check_command("SIGTERM", |relay| relay.signal(Signal::TERM));
+    check_command("SIGKILL", |relay| relay.signal(Signal::KILL));
 }
 
 /// What such a command leaves running, as password stores do with their agent, is meant to live on.

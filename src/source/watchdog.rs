@@ -106,7 +106,7 @@ impl Watchdog {
             State::Missing => false,
         };
         if !is_told {
-            strays::end(&[self.0.mark.clone()], grace);
+            strays::end(std::slice::from_ref(&self.0.mark), grace);
         }
     }
 }
