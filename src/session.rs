@@ -187,7 +187,13 @@ impl Session {
         if !self.takes_batches() {
             return false;
         }
-        let parts: Vec<&RawValue> = serde_json::from_slice(bytes).unwrap_or_default();
+        let parts: Vec<&RawValue> = match serde_json::from_slice(bytes) {
+            Ok(parts) => parts,
+            Err(error) => {
+                self.unreadable(&Unreadable::NotJson(error.to_string()), bytes, out);
+                return true;
+            }
+        };
         for part in &parts {
             match Message::parse(bytes.slice_ref(part.get().as_bytes())) {
                 Ok(message) => self.message(message, out),

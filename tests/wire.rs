@@ -257,6 +257,8 @@ fn a_client_of_2025_03_26_may_send_batches() {
     assert_eq!(relay.answer_to(&fine).structured(), json!({"code": 1}));
     relay.send("[]");
     assert_eq!(relay.answer_to("null").error_code(), -32600);
+    relay.send(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},"#);
+    assert_eq!(relay.answer_to("null").error_code(), -32700);
     // A batch within a batch is no message, and what it holds is not taken.
     let (inner, outer) = (relay.new_id(), relay.new_id());
     let ping = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);

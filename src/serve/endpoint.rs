@@ -226,7 +226,13 @@ impl Endpoint {
             Ok(held) => held,
             Err(response) => return *response,
         };
-        let messages: Vec<&RawValue> = serde_json::from_slice(&bytes).unwrap_or_default();
+        let messages: Vec<&RawValue> = match serde_json::from_slice(&bytes) {
+            Ok(messages) => messages,
+            Err(error) => {
+                let text = format!("the text is not JSON: {error}");
+                return refuse(StatusCode::BAD_REQUEST, protocol::PARSE_ERROR, &text);
+            }
+        };
         if !held.session.takes_batches() || messages.is_empty() {
             let text = format!("a batch of messages must not be empty, and only {} has them", protocol::WITH_BATCHES);
             return refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text);

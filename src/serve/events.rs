@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::sync::Notify;
 
-use crate::wire::{Frame, Outbox};
+use crate::wire::{Frame, Outbox, Role};
 
 /// Said on a stream that says nothing else, so that nobody on the way takes it for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a client should wait before it takes up a stream that broke, in milliseconds.
 const RETRY_MS: u32 = 1000;
-/// What a stream keeps of what it has sent: so much, and so many events. The last one is always kept.
+/// What a stream keeps of what it has sent: so much, and so many events. Answers and the last one are always kept.
 const KEPT_BYTES: usize = 1024 * 1024;
 const KEPT_EVENTS: usize = 1024;
 
@@ -35,13 +35,19 @@ pub struct Stream {
 #[derive(Default)]
 struct Log {
     last: u64,
-    kept: VecDeque<(u64, Bytes)>,
+    kept: VecDeque<Sent>,
     bytes: usize,
     ended: bool,
     /// The end was sent on a connection that still lived.
     seen: bool,
     /// When it was first found to be over.
     over_since: Option<Instant>,
+}
+
+struct Sent {
+    number: u64,
+    event: Bytes,
+    role: Role,
 }
 
 /// How a stream stands of which nothing more will come.
@@ -112,8 +118,8 @@ impl Stream {
             }
             {
                 let mut log = self.lock();
-                if let Some(event) = log.kept.iter().find(|(number, _)| *number > cursor) {
-                    return Some(event.clone());
+                if let Some(sent) = log.kept.iter().find(|sent| sent.number > cursor) {
+                    return Some((sent.number, sent.event.clone()));
                 }
                 if log.ended {
                     log.seen = true;
@@ -137,12 +143,14 @@ impl Stream {
 impl Log {
     fn add(&mut self, stream: u64, frame: Frame) {
         self.last += 1;
+        let role = frame.role;
         let event = event(&format!("id: {stream}-{}\n", self.last), frame);
         self.bytes += event.len();
-        self.kept.push_back((self.last, event));
-        while self.kept.len() > 1 && (self.bytes > KEPT_BYTES || self.kept.len() > KEPT_EVENTS) {
-            self.bytes -= self.kept.pop_front().map_or(0, |(_, event)| event.len());
+        while self.bytes > KEPT_BYTES || self.kept.len() >= KEPT_EVENTS {
+            let Some(oldest) = self.kept.iter().position(|sent| sent.role == Role::Notice) else { break };
+            self.bytes -= self.kept.remove(oldest).map_or(0, |sent| sent.event.len());
         }
+        self.kept.push_back(Sent { number: self.last, event, role });
     }
 }
 
@@ -181,4 +189,28 @@ fn event(id: &str, frame: Frame) -> Bytes {
 
 fn comment() -> Bytes {
     Bytes::from_static(b": still here\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_kept_longer_than_notices() {
+        let frame = |role, size| Frame { parts: vec![Bytes::from(vec![b'x'; size])], role };
+        let kept = |frames: &[(Role, usize)]| {
+            let mut log = Log::default();
+            frames.iter().for_each(|(role, size)| log.add(7, frame(*role, *size)));
+            assert_eq!(log.bytes, log.kept.iter().map(|sent| sent.event.len()).sum::<usize>());
+            log.kept.iter().map(|sent| sent.number).collect::<Vec<_>>()
+        };
+        let half = KEPT_BYTES / 2;
+        assert_eq!(
+            kept(&[(Role::Notice, half), (Role::Result, half), (Role::Notice, half), (Role::Error, half)]),
+            [2, 4]
+        );
+        assert_eq!(kept(&[(Role::Notice, 9), (Role::Notice, 2 * KEPT_BYTES)]), [2]);
+        let many = vec![(Role::Notice, 1); KEPT_EVENTS + 2];
+        assert_eq!(kept(&many), (3..=KEPT_EVENTS as u64 + 2).collect::<Vec<_>>());
+    }
 }
