@@ -239,12 +239,13 @@ fn read_capabilities(result: &Object<'_>) -> (bool, bool) {
 
 fn note(server: Option<&str>, result: &Object<'_>) -> ServerNote {
     let server = server.and_then(Object::parse);
-    let text = |name: &str| server.as_ref().and_then(|server| server.string(name)).map(|text| text.into_owned());
+    let read = |raw: &str| crate::wire::raw::string_lossy(raw).map(|text| text.into_owned());
+    let text = |name: &str| server.as_ref().and_then(|server| read(server.get(name)?));
     ServerNote {
         name: text("name").unwrap_or_default(),
         title: text("title"),
         version: text("version"),
-        instructions: result.string("instructions").map(|text| text.into_owned()),
+        instructions: result.get("instructions").and_then(read),
         offer: Offer { abilities: abilities(result), ..Offer::default() },
     }
 }

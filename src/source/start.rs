@@ -133,8 +133,9 @@ impl Attempt<'_> {
         }
         if refused.wants_old && remote.transport == Transport::Auto && self.config.era != EraChoice::Modern {
             tracing::info!(source = %self.config.id, "streamable HTTP is refused, HTTP+SSE is tried");
-            // If that fails too, the first reason is the better one.
-            return self.connect_once(remote, true, Some(Era::Legacy)).await.map_err(|_| refused.why);
+            let first = reason(refused.why);
+            let second = self.connect_once(remote, true, Some(Era::Legacy)).await;
+            return second.map_err(|second| NoGreeting::Failed(either(first, reason(second.why))));
         }
         Err(refused.why)
     }
@@ -174,6 +175,16 @@ impl Attempt<'_> {
             }
         }
     }
+}
+
+/// What is told where both transports came to nothing. Where there is no stream at all the first reason is the better one;
+/// else the source speaks HTTP+SSE, and why that failed is what matters.
+fn either(first: CallError, mut second: CallError) -> CallError {
+    if second.hint.starts_with("correct `url`") {
+        return first;
+    }
+    second.message = format!("{} (over HTTP+SSE; over streamable HTTP: {})", second.message, first.message);
+    second
 }
 
 /// A connection that came to nothing, and what may be tried instead.
