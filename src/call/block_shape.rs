@@ -24,30 +24,41 @@ pub fn block(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn mended(object: &Object<'_>) -> Option<String> {
-    let is_text = |name: &str| object.get(name).is_some_and(|value| value.starts_with('"'));
+    let is_text = |name: &str| is_text(object, name);
     let kind = object.string("type")?;
-    let mut more = None;
+    let mut new = Vec::new();
     let is_whole = match &*kind {
-        "text" => {
-            more = (!is_text("text")).then(|| Some(("text", text(object)?)));
-            !matches!(more, Some(None))
-        }
+        "text" if !is_text("text") => text(object).map(|text| new.push(("text", text))).is_some(),
+        "text" => true,
         "image" | "audio" => is_text("data") && is_text("mimeType"),
         "resource_link" => {
-            more = (!is_text("name")).then(|| Some(("name", object.get("uri")?.to_owned())));
+            let name = object.get("uri").filter(|_| !is_text("name"));
+            new.extend(name.map(|uri| ("name", uri.to_owned())));
             is_text("uri")
         }
         "resource" => {
             let inner = object.get("resource").and_then(Object::parse);
-            more = inner.as_ref().and_then(|inner| without_nulls(inner, None)).map(|inner| Some(("resource", inner)));
-            inner.is_some()
+            new.extend(inner.as_ref().and_then(|inner| without_nulls(inner, &[])).map(|inner| ("resource", inner)));
+            inner.is_some_and(|inner| {
+                self::is_text(&inner, "uri") && ["text", "blob"].iter().any(|name| self::is_text(&inner, name))
+            })
         }
         _ => return None,
     };
     if !is_whole {
         return Some(text_block(&quoted(object.text)));
     }
-    without_nulls(object, more.flatten())
+    let annotations = object.get("annotations").and_then(Object::parse).and_then(|own| {
+        let is_unset = |name: &str| own.get(name) == Some("null");
+        let any = own.members.iter().any(|member| is_unset(&member.key));
+        any.then(|| own.rewritten(|name| !is_unset(name), &[]))
+    });
+    new.extend(annotations.map(|own| ("annotations", own)));
+    without_nulls(object, &new)
+}
+
+fn is_text(object: &Object<'_>, name: &str) -> bool {
+    object.get(name).is_some_and(|value| value.starts_with('"'))
 }
 
 /// The text of a block of text that has none; `None` where it says something in another way.
@@ -61,17 +72,17 @@ fn text(object: &Object<'_>) -> Option<String> {
     }
 }
 
-/// The object with another value of one member, and without optional members that are null; `None` where nothing changes.
-fn without_nulls(object: &Object<'_>, new: Option<(&str, String)>) -> Option<String> {
+/// The object with other values of some members, and without optional members that are null; `None` where nothing changes.
+fn without_nulls(object: &Object<'_>, new: &[(&str, String)]) -> Option<String> {
     let is_unset = |name: &str| {
         let may_be = OPTIONAL.contains(&name) || (name == "mimeType" && object.get("uri").is_some());
         may_be && object.get(name) == Some("null")
     };
-    if new.is_none() && !object.members.iter().any(|member| is_unset(&member.key)) {
+    if new.is_empty() && !object.members.iter().any(|member| is_unset(&member.key)) {
         return None;
     }
-    let more = new.as_ref().map(|(name, value)| format!("\"{name}\":{value}"));
-    let keep = |name: &str| !is_unset(name) && new.as_ref().is_none_or(|(changed, _)| *changed != name);
+    let more: Vec<String> = new.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    let keep = |name: &str| !is_unset(name) && new.iter().all(|(changed, _)| *changed != name);
     Some(object.rewritten(keep, &more.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
@@ -122,7 +133,10 @@ mod tests {
         check(r#"{"type":"resource_link","uri":"x:1"}"#, r#"{"name":"x:1","type":"resource_link","uri":"x:1"}"#);
         let inner = r#"{"type":"resource","resource":{"uri":"x:1","mimeType":null,"text":"t"}}"#;
         check(inner, r#"{"resource":{"uri":"x:1","text":"t"},"type":"resource"}"#);
+        let unset = r#"{"type":"text","text":"a","annotations":{"audience":null,"priority":1}}"#;
+        check(unset, r#"{"annotations":{"priority":1},"type":"text","text":"a"}"#);
         for lost in [
+            r#"{"type":"resource","resource":{"uri":"x:1"}}"#,
             r#"{"type":"text","content":"x"}"#,
             r#"{"type":"image","url":"x:1"}"#,
             r#"{"type":"audio","data":"aGk=","mimeType":null}"#,

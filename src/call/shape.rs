@@ -1,6 +1,6 @@
 //! Owns the shape of a tool's result: one that strict clients would refuse is given a legal shape, with nothing lost, because
 //! the work was done. A large result in order is not looked into; what blocks of content have to be is told by
-//! [`super::block_shape`].
+//! `block_shape`.
 
 use std::borrow::Cow;
 

@@ -133,9 +133,9 @@ impl Attempt<'_> {
         }
         if refused.wants_old && remote.transport == Transport::Auto && self.config.era != EraChoice::Modern {
             tracing::info!(source = %self.config.id, "streamable HTTP is refused, HTTP+SSE is tried");
-            let first = reason(refused.why);
+            let first = refused.why.error();
             let second = self.connect_once(remote, true, Some(Era::Legacy)).await;
-            return second.map_err(|second| NoGreeting::Failed(either(first, reason(second.why))));
+            return second.map_err(|second| NoGreeting::Failed(either(first, second.why.error())));
         }
         Err(refused.why)
     }
