@@ -8,6 +8,7 @@ mod changes;
 mod client_call;
 mod coming_back;
 mod hello;
+mod intake;
 mod list;
 mod logging;
 mod offers;
@@ -25,9 +26,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
-use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,7 +38,7 @@ use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::source::updates::Subscribers;
-use crate::wire::{self, Kind, Line, Message, Object, Outbox, Unreadable, quoted};
+use crate::wire::{Kind, Message, Object, Outbox, quoted, unquoted};
 pub use answer::Exchange;
 pub use hello::instructions;
 pub use parked::Parked;
@@ -155,54 +154,6 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one line from the client; what answers it goes to `out`.
-    pub async fn receive(self: &Arc<Self>, line: Line, out: &Arc<Outbox>) {
-        match line {
-            Line::Whole(bytes) => {
-                let (session, out) = (self.clone(), out.clone());
-                let handler = move |bytes| match Message::parse(bytes) {
-                    Ok(message) => session.message(message, &out),
-                    Err((Unreadable::Batch, bytes)) if session.batch(&bytes, &out) => {}
-                    Err((why, bytes)) => session.unreadable(&why, &bytes, &out),
-                };
-                wire::handle(bytes, handler).await;
-            }
-            Line::TooLong { head, tail, length } => {
-                let text = format!("the message has {length} bytes, more than `max_message_mib` in [relay] allows");
-                self.refuse_unread(protocol::INVALID_REQUEST, &text, [&head, &tail], out);
-            }
-        }
-    }
-
-    /// Answers what cannot be read, of which the beginning and the end are at hand.
-    fn refuse_unread(&self, code: i64, text: &str, [head, tail]: [&[u8]; 2], out: &Arc<Outbox>) {
-        match self.id_to_refuse(head, tail, text) {
-            Some(id) => Exchange::new(id, false, out).error(code, text, None),
-            None => out.give_up_answer(),
-        }
-    }
-
-    /// A batch, for a client of the one revision that has them: each message as if it had come alone, and answered so.
-    fn batch(self: &Arc<Self>, bytes: &Bytes, out: &Arc<Outbox>) -> bool {
-        if !self.takes_batches() {
-            return false;
-        }
-        let parts: Vec<&RawValue> = match serde_json::from_slice(bytes) {
-            Ok(parts) => parts,
-            Err(error) => {
-                self.unreadable(&Unreadable::NotJson(error.to_string()), bytes, out);
-                return true;
-            }
-        };
-        for part in &parts {
-            match Message::parse(bytes.slice_ref(part.get().as_bytes())) {
-                Ok(message) => self.message(message, out),
-                Err((why, part)) => self.no_member(&why, &part, out),
-            }
-        }
-        !parts.is_empty()
-    }
-
     /// Whether it speaks the one revision that has batches.
     pub fn takes_batches(&self) -> bool {
         self.lock().version == Some(protocol::WITH_BATCHES)
@@ -211,30 +162,6 @@ impl Session {
     /// What was negotiated with `initialize`; `None` for a modern client.
     pub fn version(&self) -> Option<&'static str> {
         self.lock().version
-    }
-
-    /// Answers what is no message, though it stands in a batch.
-    pub fn no_member(&self, why: &Unreadable, part: &Bytes, out: &Arc<Outbox>) {
-        let text = match why {
-            Unreadable::Batch => "a batch within a batch",
-            Unreadable::NotObject => "not a JSON object",
-            _ => return self.unreadable(why, part, out),
-        };
-        let text = format!("{text}: the members of a batch are JSON-RPC messages");
-        Exchange::new("null", false, out).error(protocol::INVALID_REQUEST, &text, None);
-    }
-
-    /// Answers what is no message.
-    fn unreadable(&self, why: &Unreadable, bytes: &Bytes, out: &Arc<Outbox>) {
-        let code = match why {
-            Unreadable::NotUtf8 | Unreadable::NotJson(_) | Unreadable::NotObject => protocol::PARSE_ERROR,
-            Unreadable::Batch | Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
-        };
-        let hint = match why {
-            Unreadable::Batch => ": send each message on a line of its own; only 2025-03-26 has batches",
-            _ => ": expected one JSON-RPC message a line",
-        };
-        self.refuse_unread(code, &format!("{why}{hint}"), [bytes, bytes], out);
     }
 
     /// Takes one message from the client; what answers it goes to `out`.
@@ -494,7 +421,7 @@ pub fn is_modern(params: Option<&Object<'_>>, method: &str) -> Result<bool, Refu
         return Ok(method == "server/discover");
     };
     let meta = meta.as_ref().expect("BUG: the version came from it");
-    let Some(version) = wire::unquoted(version) else {
+    let Some(version) = unquoted(version) else {
         return Err(refusal(protocol::INVALID_PARAMS, format!("`_meta.{}` is no string", protocol::META_VERSION)));
     };
     if version != protocol::MODERN {
