@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::strays::{self, Mark};
@@ -182,7 +182,7 @@ impl Watched {
         let Ok(mut stdout) = tokio::process::ChildStdout::from_std(stdout) else { return };
         runtime.spawn(async move {
             let _ = stdout.read(&mut [0]).await;
-            let Some(watched) = Weak::upgrade(&watched) else { return };
+            let Some(watched) = watched.upgrade() else { return };
             let mut post = watched.lock();
             if matches!(&post.state, State::Watching(child) if child.id() == pid) {
                 watched.start_again(&mut post);
