@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 pub use drawer::Drawer;
 pub use entry::{Sheet, View};
-pub use listing::{ListedTool, Listing, Rejected, ServerNote};
+pub use listing::{ListedTool, Listing, Rejected, ServerNote, Unread};
 pub use packed::Packed;
 pub use search::{Hit, Index};
 pub use signature::Signature;

@@ -410,6 +410,10 @@ impl World {
             pins.look();
             for (id, listing, fresh) in listings {
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
+                let listing = match toolsets.get(&id) {
+                    Some(last) => listing.keeping(&last.note().offer),
+                    None => listing,
+                };
                 let toolset = with_spec(entry, |spec| Toolset::pinned(spec, &listing, pins.of(spec.id)));
                 remember(&store, entry, &toolset, &listing, fresh);
                 toolsets.insert(id, Arc::new(toolset));

@@ -60,6 +60,15 @@ pub struct Rejected {
     pub reason: String,
 }
 
+/// Which lists besides the tools could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unread {
+    pub prompts: bool,
+    pub resources: bool,
+    pub templates: bool,
+    pub skills: bool,
+}
+
 /// What one source offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
@@ -70,6 +79,8 @@ pub struct Listing {
     pub rejected: Vec<Rejected>,
     /// Why the list may lack tools (a later page failed, say).
     pub incomplete: Option<String>,
+    /// What the note lacks.
+    pub unread: Unread,
     /// A hash over the tools, the rejects and the note, whatever the order in which the source listed them.
     pub digest: String,
     /// A hash over the tools and the rejects alone.
@@ -135,7 +146,31 @@ impl Listing {
         let tools_digest = tools_digest(&texts, &rejected);
         let digest = digest(&tools_digest, &note);
         let tools = names.into_iter().zip(Packed::all(&texts)).map(|(name, raw)| ListedTool { name, raw }).collect();
-        Self { tools, note, rejected, incomplete, digest, tools_digest }
+        Self { tools, note, rejected, incomplete, unread: Unread::default(), digest, tools_digest }
+    }
+
+    /// With what was known before in place of the lists that could not be read.
+    #[must_use]
+    pub fn keeping(mut self, known: &Offer) -> Self {
+        let unread = std::mem::take(&mut self.unread);
+        let own = &mut self.note.offer;
+        if unread.prompts {
+            own.prompts.clone_from(&known.prompts);
+        }
+        if unread.resources {
+            own.resources.clone_from(&known.resources);
+        }
+        if unread.templates {
+            own.templates.clone_from(&known.templates);
+        }
+        if unread.skills {
+            own.skills.clone_from(&known.skills);
+            own.skills_hint = known.skills_hint;
+        }
+        if unread != Unread::default() {
+            self.digest = digest(&self.tools_digest, &self.note);
+        }
+        self
     }
 
     /// The tools and rejects as bytes to be stored; the note is stored apart.

@@ -140,16 +140,21 @@ fn text_of(from: impl Read) -> Result<String, NoText> {
 
 /// What a command prints, and whether it ended by itself.
 fn output_of(mut child: Child, limit: Duration, is_wanted: impl Fn() -> bool) -> (Result<String, String>, bool) {
-    let output = read_all(&mut child, Instant::now() + limit, is_wanted);
-    let done = matches!(child.try_wait(), Ok(Some(_)));
+    let output = read_all(&mut child, Instant::now() + limit, &is_wanted);
+    // It may have ended itself, and what it started holds its output.
+    let done = output.is_some() && matches!(child.try_wait(), Ok(Some(_)));
     if !done {
         kill(&mut child);
     }
-    (output.unwrap_or_else(|| Err(format!("it did not end within {} s", limit.as_secs_f32()))), done)
+    let why = || match is_wanted() {
+        true => format!("it, or what it started, did not end its output within {} s", limit.as_secs_f32()),
+        false => "it was broken off".to_owned(),
+    };
+    (output.unwrap_or_else(|| Err(why())), done)
 }
 
 /// What a command prints until it ends; `None` if it does not in time.
-fn read_all(child: &mut Child, deadline: Instant, is_wanted: impl Fn() -> bool) -> Option<Result<String, String>> {
+fn read_all(child: &mut Child, deadline: Instant, is_wanted: &impl Fn() -> bool) -> Option<Result<String, String>> {
     let Some(stdout) = child.stdout.take() else {
         return Some(Err("it has no output".to_owned()));
     };
@@ -160,8 +165,7 @@ fn read_all(child: &mut Child, deadline: Instant, is_wanted: impl Fn() -> bool) 
         match read.recv_timeout(COMMAND_LOOK.min(deadline.saturating_duration_since(Instant::now()))) {
             Ok(Ok(output)) => break output,
             Ok(Err(error)) => return Some(Err(format!("its output is of no use: {error}"))),
-            Err(_) if !is_wanted() => return Some(Err("it was broken off".to_owned())),
-            Err(_) if Instant::now() >= deadline => return None,
+            Err(_) if !is_wanted() || Instant::now() >= deadline => return None,
             Err(_) => {}
         }
     };
@@ -214,9 +218,19 @@ mod tests {
     #[test]
     fn a_command_that_hangs_is_ended() {
         let lookup = SystemLookup { command_limit: Duration::from_millis(200), ..SystemLookup::new() };
-        for script in ["sleep 60", "sleep 60 & echo x", "exec >&-; sleep 60"] {
-            let argv = ["sh", "-c", script].map(str::to_owned);
-            assert_eq!(lookup.command(&argv), Err("it did not end within 0.2 s".to_owned()), "{script}");
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        for script in ["echo $$ > F; sleep 60", "sleep 60 & echo $! > F; echo x", "echo $$ > F; exec >&-; sleep 60"] {
+            let argv = ["sh", "-c", &script.replace('F', pid.to_str().unwrap())].map(str::to_owned);
+            let why = "it, or what it started, did not end its output within 0.2 s";
+            assert_eq!(lookup.command(&argv), Err(why.to_owned()), "{script}");
+            // What it started goes as well; one that nobody has waited for yet has no command line any more.
+            let line = format!("/proc/{}/cmdline", std::fs::read_to_string(&pid).unwrap().trim());
+            let start = Instant::now();
+            while std::fs::read(&line).is_ok_and(|line| !line.is_empty()) {
+                assert!(start.elapsed() < Duration::from_secs(20), "{script}");
+                std::thread::sleep(COMMAND_POLL);
+            }
         }
     }
 

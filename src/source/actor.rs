@@ -399,10 +399,10 @@ impl Actor {
             return;
         }
         let (link, note, start_timeout) = (ready.link.clone(), ready.note.clone(), self.config.start_timeout);
-        let (inner, generation, soon) = (self.inner.clone(), self.generation, self.digest.is_none());
+        let (inner, generation, known) = (self.inner.clone(), self.generation, self.digest.is_some());
         self.around.tracker.spawn(async move {
             let tell = async |read| drop(inner.send(Inner::Listed(generation, read)).await);
-            relist::read(&link, note, start_timeout, soon, tell).await;
+            relist::read(&link, note, start_timeout, known, tell).await;
         });
     }
 

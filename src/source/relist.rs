@@ -10,7 +10,7 @@ use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::offer::{self, CacheHint, Item, items};
-use crate::catalog::{Listing, Rejected, ServerNote};
+use crate::catalog::{Listing, Rejected, ServerNote, Unread};
 use crate::protocol::{self, Era};
 use crate::wire::{Object, quoted};
 
@@ -24,6 +24,8 @@ const EMPTY_PAGES_MAX: usize = 20;
 const PAGE_TIME: Duration = Duration::from_secs(60);
 /// How long the tools wait for what there is besides.
 const SOON: Duration = Duration::from_secs(1);
+/// How long these may take where they are known from before.
+const AGAIN: Duration = Duration::from_secs(15);
 
 /// One of a source's lists.
 #[derive(Clone, Copy)]
@@ -66,13 +68,14 @@ pub struct Read {
     pub more: bool,
 }
 
-/// Reads all lists, and gives them to `tell` together; or, where `soon` asks for it and the others are long in coming, the
-/// tools first. Without the others a source is still of use.
+/// Reads all lists, and gives them to `tell` together; or, where the others are long in coming, the tools first. Without the
+/// others a source is still of use. What is `known` of it already is kept for those that do not come, so that they have less
+/// time then: other tools wait for them.
 pub async fn read<T: Future<Output = ()>>(
     link: &Link,
     note: ServerNote,
     start_timeout: Duration,
-    soon: bool,
+    known: bool,
     tell: impl Fn(Result<Box<Read>, CallError>) -> T,
 ) {
     let limit = start_timeout.min(PAGE_TIME);
@@ -80,19 +83,22 @@ pub async fn read<T: Future<Output = ()>>(
         Ok(tools) => tools,
         Err(error) => return tell(Err(error)).await,
     };
-    let rest = besides(link, note.clone(), limit);
+    let rest = besides(link, note.clone(), if known { limit.min(AGAIN) } else { limit });
     tokio::pin!(rest);
-    let (note, lacks) = tokio::select! {
+    let (note, unread, lacks) = tokio::select! {
         biased;
         done = &mut rest => done,
-        () = tokio::time::sleep(SOON), if soon => {
+        () = tokio::time::sleep(SOON) => {
             let lacks = Some("what it has besides tools is still being read".to_owned());
-            let listing = Listing::beside(rejected.clone(), tools.iter().cloned(), note, incomplete.clone());
+            let unread = Unread { prompts: true, resources: true, templates: true, skills: true };
+            let mut listing = Listing::beside(rejected.clone(), tools.iter().cloned(), note, incomplete.clone());
+            listing.unread = unread;
             tell(Ok(Box::new(Read { listing, lacks, more: true }))).await;
             rest.await
         }
     };
-    let listing = Listing::beside(rejected, tools, note, incomplete);
+    let mut listing = Listing::beside(rejected, tools, note, incomplete);
+    listing.unread = unread;
     tell(Ok(Box::new(Read { listing, lacks, more: false }))).await;
 }
 
@@ -101,8 +107,8 @@ pub async fn tools(link: &Link, limit: Duration) -> Result<(), CallError> {
     whole(link, TOOLS, limit).await.map(drop)
 }
 
-/// Fills in what there is besides the tools, and tells what could not be read.
-async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerNote, Option<String>) {
+/// Fills in what there is besides the tools, and tells what could not be read and why.
+async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerNote, Unread, Option<String>) {
     let offer = &mut note.offer;
     let (has_prompts, has_resources) = (offer.abilities.prompts, offer.abilities.resources);
     let has_skills = offer.abilities.skills().is_some();
@@ -114,9 +120,15 @@ async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerN
     );
     let lacks: Vec<_> =
         [&prompts, &resources, &templates, &skills].into_iter().filter_map(|it| it.lacks.clone()).collect();
+    let unread = Unread {
+        prompts: prompts.lacks.is_some(),
+        resources: resources.lacks.is_some(),
+        templates: templates.lacks.is_some(),
+        skills: skills.lacks.is_some(),
+    };
     (offer.prompts, offer.resources, offer.templates) = (prompts.items, resources.items, templates.items);
     (offer.skills, offer.skills_hint) = (skills.items, skills.hint);
-    (note, (!lacks.is_empty()).then(|| lacks.join("; ")))
+    (note, unread, (!lacks.is_empty()).then(|| lacks.join("; ")))
 }
 
 /// A list besides the tools.

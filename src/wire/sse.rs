@@ -79,13 +79,17 @@ impl SseReader {
         self.check(self.line.len())
     }
 
-    /// The stream is over. An event that only lacks its empty line counts: what it says is whole or is no message.
+    /// The stream is over. An event that only lacks its empty line counts if what it says is whole; its id does not: whoever
+    /// takes the stream up again gets it once more.
     pub fn finish(&mut self, events: &mut Vec<Event>) -> Result<(), TooLong> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.take_line(&line, events)?;
         }
-        self.dispatch(events);
+        self.id = None;
+        if serde_json::from_slice::<&serde_json::value::RawValue>(&self.data).is_ok() {
+            self.dispatch(events);
+        }
         Ok(())
     }
 
@@ -173,10 +177,20 @@ mod tests {
         check("id: 7\nretry: 500\ndata:\n\n", &[], Some("7"), Some(500));
         check("id: 7\ndata: a\n\nid\n\n", &[("", "a")], None, None);
         check("id: 7\n\nid: 8\u{0}\n\nretry: x\n\nretry: \n\nunknown: x\n\n", &[], Some("7"), None);
-        check("data: last", &[("", "last")], None, None);
-        check("event: x\ndata: last\n", &[("x", "last")], None, None);
+        check("data: {\"a\":1}", &[("", "{\"a\":1}")], None, None);
+        check("event: x\ndata: [1]\n", &[("x", "[1]")], None, None);
         check("", &[], None, None);
         check("data: x: y\n\nDATA: z\n\n", &[("", "x: y")], None, None);
+    }
+
+    /// The answer that was cut off came never again, since the stream was taken up behind it.
+    #[test]
+    fn an_event_that_is_cut_off_is_none() {
+        let begun = "id: 11\ndata: {}\n\n";
+        for cut in ["id: 1", "id: 12\n", "id: 12\ndata: {\"a", "id: 12\ndata: {\"a\":[\n"] {
+            check(&format!("{begun}{cut}"), &[("", "{}")], Some("11"), None);
+        }
+        check(&format!("{begun}id: 12\ndata: [2]\n"), &[("", "{}"), ("", "[2]")], Some("11"), None);
     }
 
     #[test]
