@@ -103,6 +103,30 @@ fn tools_do_not_wait_for_what_there_is_besides() {
     relay.finish();
 }
 
+/// Prompts that could not be read again were forgotten, on disk as well.
+#[test]
+fn the_last_good_lists_are_kept() {
+    let place = Place::new();
+    let told = |answer: &str| place.write("prompts", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,{answer}}}"));
+    let file = told(r#""result":{"prompts":[{"name":"p"}]}"#);
+    let reply = format!("prompts/list={file}");
+    let sources = [source("fix", &["--prompts", "p", "--reply", &reply], "")];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    let has = |relay: &mut Relay| relay.request("prompts/list", json!({})).line.contains("fix__p");
+    eventually("it is listed", || has(&mut relay));
+    told(r#""error":{"code":-32603,"message":"no database"}"#);
+    relay.call("fix", "die", json!({"code": 1}));
+    eventually("it is listed again", || {
+        relay.call("fix", "echo", json!({}));
+        relay.status("fix")["reason"].as_str().is_some_and(|reason| reason.contains("no database"))
+    });
+    assert!(has(&mut relay));
+    relay.finish();
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    assert!(has(&mut relay));
+    relay.finish();
+}
+
 #[test]
 fn the_menu_stays_small() {
     let long = "summary = \"Repositories, \\\"pull requests\\\", issues, Ünïcödé and code search for the app's workspace, at length.\"";

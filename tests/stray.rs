@@ -61,6 +61,33 @@ fn a_stray_line_costs_no_call_once_messages_flow() {
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":@ID@,"result":{"content":[],"n":1}}"#;
 
 /// Lines of a log in JSON may carry the number of a call: they are no answers to it, whatever else stands in them.
+/// Programs that write a message and its line end apart, from several threads, put two on one line.
+#[test]
+fn what_shares_its_line_with_a_message_costs_no_call() {
+    let mut relay = Relay::greeted("", &[source("fix", &[], "")]);
+    relay.call("fix", "echo", json!({}));
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"x"}}"#;
+    let nobodys = r#"{"jsonrpc":"2.0","id":999999,"result":{"content":[]}}"#;
+    let log = r#"{"level":"info","id":@ID@,"msg":"row saved"}"#;
+    let cut = r#"{"jsonrpc":"2.0","id":999998,"result":{"jsonrpc":"2.0","id":@ID@,"result":{"content":["#;
+    for (before, behind) in [
+        (notice, ""),
+        ("", notice),
+        (nobodys, ""),
+        ("", nobodys),
+        (log, log),
+        ("INFO {\"a\":1} ", " done"),
+        ("", "\u{1b}[0m"),
+        (nobodys, cut),
+    ] {
+        let text = format!("{before}{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"content\":[]}}}}{behind}");
+        let file = relay.place.write("line", text);
+        let reply = relay.call("fix", "raw_line", json!({"file": file}));
+        assert_eq!(reply.raw("result"), Some(r#"{"content":[]}"#), "{before:?} {behind:?}: {}", reply.line);
+    }
+    relay.finish();
+}
+
 #[test]
 fn a_log_line_with_the_number_of_a_call_is_no_answer() {
     let mut relay = Trial::start(&[source("fix", &[], "")]);

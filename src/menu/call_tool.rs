@@ -96,12 +96,13 @@ fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
     let named = |name: &str| match object.get(name).filter(|raw| *raw != "null") {
         None => Ok(None),
         Some(raw) => match unquoted(raw) {
-            Some(text) if !text.trim().is_empty() => Ok(Some(text.trim().to_owned())),
+            Some(text) if !text.trim().is_empty() => Ok(Some(text.into_owned())),
             Some(_) => Ok(None),
             None => Err(refused(&format!("`{name}` is no string"))),
         },
     };
-    let (source, tool) = (named("source")?, named("tool")?);
+    // A tool's name may begin or end with a blank.
+    let (source, tool) = (named("source")?.map(|source| source.trim().to_owned()), named("tool")?);
     let Some(tool) = tool else { return Err(refused("`tool` is missing")) };
     let known = |name: &str| matches!(name, "source" | "tool" | "arguments");
     if let Some(stray) = object.members.iter().map(|member| &member.key).find(|name| !known(name)) {
@@ -175,6 +176,12 @@ mod tests {
         check(r#"{"source":"s","tool":"t","arguments":"null"}"#, Ok((Some("s"), "t", None)));
         check(r#"{"source":"s","tool":"t","arguments":"{\n\"a\":1}"}"#, Ok((Some("s"), "t", Some(r#"{ "a":1}"#))));
         check(r#""{\"source\":\"s\",\"tool\":\"t\",\"arguments\":{}}""#, Ok((Some("s"), "t", Some("{}"))));
+    }
+
+    #[test]
+    fn blanks_around_the_name_of_a_tool_belong_to_it() {
+        check(r#"{"source":" s ","tool":"delete "}"#, Ok((Some("s"), "delete ", None)));
+        check(r#"{"source":" ","tool":" "}"#, Err("`tool` is missing"));
     }
 
     #[test]

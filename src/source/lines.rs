@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::link::Link;
 use super::stderr::StderrTail;
@@ -90,6 +91,37 @@ fn broken(link: &Link, wreck: &Wreck<'_>, why: &str) -> Option<Option<Arc<Outbox
     Some(None)
 }
 
+/// Takes the messages of a line on which more stands than one: another message, as of programs that write a message and its
+/// line end apart and from several threads, or text. `None` if there is none. Only what is whole from the first brace on
+/// counts: what stands within the wreck of a message is no message.
+fn take_glued(link: &Link, tail: &StderrTail, bytes: &Bytes) -> Option<Option<Arc<Outbox>>> {
+    let (mut found, mut strays) = (None, Vec::new());
+    let mut at = 0;
+    while let Some(start) = memchr::memchr(b'{', &bytes[at..]).map(|start| at + start) {
+        let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<&RawValue>();
+        let Some(Ok(value)) = values.next() else { break };
+        at = start + values.byte_offset();
+        match Message::parse(bytes.slice_ref(value.get().as_bytes())) {
+            Ok(message) if message.regular => {
+                let outbox = take_message(link, tail, &message);
+                found = Some(outbox.or(found.flatten()));
+            }
+            _ => strays.push(value.get().as_bytes()),
+        }
+    }
+    let mut found = found?;
+    let rest = bytes[at..].trim_ascii();
+    if !rest.is_empty() {
+        let why = Unreadable::NotJson("it stands behind another message and breaks off".to_owned()).to_string();
+        match broken(link, &Wreck::of(rest, rest), &why) {
+            Some(outbox) => found = outbox.or(found),
+            None => strays.push(rest),
+        }
+    }
+    strays.iter().for_each(|stray| note_noise(link, tail, stray));
+    Some(found)
+}
+
 /// Whether every second of the first bytes is zero, as in ASCII that is written as UTF-16.
 fn is_utf16(bytes: &[u8]) -> bool {
     let text = bytes.strip_prefix(b"\xff\xfe").or_else(|| bytes.strip_prefix(b"\xfe\xff")).unwrap_or(bytes);
@@ -108,18 +140,13 @@ fn stray_line(link: &Link, tail: &StderrTail, why: &Unreadable, bytes: &Bytes) -
                 return Ok(take_message(link, tail, &message));
             }
         }
-        Unreadable::NotObject => {
-            // A log line or an escape sequence without its line end may stand before a message.
-            let start = memchr::memchr(b'{', bytes).unwrap_or(bytes.len());
-            if let Ok(message) = Message::parse(bytes.slice(start..))
-                && message.regular
-                && !is_echo(link, &message)
-            {
-                return Ok(link.receive(&message));
+        Unreadable::NotObject | Unreadable::NotJson(_) => {
+            if let Some(outbox) = take_glued(link, tail, bytes) {
+                return Ok(outbox);
             }
         }
         Unreadable::Batch => {
-            if let Ok(parts) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(bytes) {
+            if let Ok(parts) = serde_json::from_slice::<Vec<&RawValue>>(bytes) {
                 let messages = parts.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
                 return Ok(messages
                     .filter_map(Result::ok)

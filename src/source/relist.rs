@@ -152,7 +152,12 @@ async fn offered(link: &Link, list: List, key: &str, has: bool, limit: Duration)
         Err(error) => {
             let own = format!("source `{}`: ", link.source);
             let why = error.message.strip_prefix(&own).unwrap_or(&error.message);
-            tracing::warn!(source = link.source, method = list.method, why, "list not read");
+            // Where the source ends, that is told by itself.
+            if link.is_closed() || link.stop.is_cancelled() {
+                tracing::debug!(source = link.source, method = list.method, why, "list not read");
+            } else {
+                tracing::warn!(source = link.source, method = list.method, why, "list not read");
+            }
             Offered { lacks: Some(format!("`{}` could not be read: {why}", list.method)), ..Offered::default() }
         }
     }
