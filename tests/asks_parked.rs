@@ -8,6 +8,7 @@ mod support;
 #[path = "support/talk.rs"]
 mod talk;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -310,6 +311,42 @@ fn waiting_for_the_client_is_not_call_time() {
             Era::Modern => talker.request("tools/call", again(&question, &call, json!({"input_1": accepted()}))),
         };
         assert_eq!(reply.structured()["answers"], json!([{"result": accepted()}]));
+        talker.relay.finish();
+    }
+}
+
+/// Both calls of one client ask at once, and which asked what cannot be told: it is asked all the same, from then on in turns.
+#[test]
+fn calls_at_once_of_one_client_are_all_asked() {
+    for settings in ["", "isolation = \"session\""] {
+        let place = Place::new();
+        let source = place.journaled("asker", &["--sociable"], settings);
+        let relay = Relay::start_in(&place, "exposure = \"eager\"", &[source]);
+        let mut talker = Talker::new(relay, Era::Modern, able());
+        // In the first round nothing is known of the source yet.
+        for round in 0..3 {
+            let calls = ["a", "b"].map(|name| call(&[form(name)]));
+            let ids = calls.clone().map(|call| talker.ask("tools/call", call));
+            let mut open: BTreeMap<String, usize> = ids.into_iter().zip(0..).collect();
+            let mut asked = Vec::new();
+            while !open.is_empty() {
+                let (id, reply) = talker.relay.next_answer();
+                let which = open.remove(&id).unwrap();
+                let Some(questions) = wanted(&reply) else {
+                    assert_eq!(reply.structured()["answers"], json!([{"result": accepted()}]), "{settings} {round}");
+                    continue;
+                };
+                let questions = questions.as_object().unwrap();
+                let texts: Vec<Value> = questions.values().map(|one| one["params"]["message"].clone()).collect();
+                assert!(round == 0 || texts == [["[asker] a", "[asker] b"][which]], "{settings} {round}: {texts:?}");
+                asked.extend(texts);
+                let answers = questions.keys().map(|key| (key.clone(), accepted())).collect();
+                let again = again(&reply.result(), &calls[which], Value::Object(answers));
+                open.insert(talker.ask("tools/call", again), which);
+            }
+            asked.sort_by_key(Value::to_string);
+            assert_eq!(asked, ["[asker] a", "[asker] b"], "{settings} {round}");
+        }
         talker.relay.finish();
     }
 }

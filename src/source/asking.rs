@@ -6,15 +6,17 @@
 //! 1. A question belongs to the call whose stream it came on (HTTP), or to the only client that has calls in flight.
 //! 2. Once a source has asked anything, calls of several clients are not in flight together: a call waits its turn until
 //!    those of another client are over, and its client is told so. A parked call (its modern client is away with the
-//!    question) counts as well: only calls of the same principal go on beside it. Of requests without a session, those of one
+//!    question) counts as well: only calls of the same principal go on beside it. Of requests of modern clients, those of one
 //!    principal take turns from when one of them has asked something, or it could not be told which of them had.
 //! 3. A first question that comes while calls of several clients are in flight waits until one client's are left, for that
 //!    could not be told when they were sent.
-//! 4. If one of these calls does not end with an answer (the question may be that one's), if as many questions wait as there
-//!    are calls, or if the wait grows too long, what waits is refused.
+//! 4. As many questions waiting as there are calls would wait for ever. If these are all of one client, whose they are is
+//!    known, and which call is meant is not: it is asked them all together, during the oldest.
+//! 5. If they are not, if one of these calls does not end with an answer (the question may be that one's), or if the wait
+//!    grows too long, what waits is refused.
 //!
-//! An instance of one session has one client: its calls do not wait for each other, and what it asks before it has any (as
-//! servers do that ask for roots when they start) waits for the first one.
+//! An instance of one session has one client: its calls wait for each other only where rule 2 says so of one principal's,
+//! and what it asks before it has any (as servers do that ask for roots when they start) waits for the first one.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -66,7 +68,7 @@ impl Link {
             };
         }
         let Some(question) = table.hand_over(question) else { return };
-        if table.sole {
+        if table.sole && table.addressee(None).is_ok() {
             // It asks before the first call has reached it.
             return match table.unclear.len() < EARLY_MAX {
                 true => table.unclear.push((question, Instant::now())),
@@ -75,10 +77,11 @@ impl Link {
         }
         // From now on it is always known whom it asks.
         (table.asks, table.one_at_a_time) = (true, true);
-        tracing::info!(source = self.source, %method, "several clients could be meant; their calls take turns from now on");
+        tracing::info!(source = self.source, %method, "several calls could be meant; they take turns from now on");
         table.unclear.push((question, Instant::now()));
         if table.unclear.len() >= table.running {
             // Each call may be waiting for its answer, and none would ever end.
+            table.ask_one_client();
             table.clear_up(false);
         }
     }
@@ -119,8 +122,10 @@ impl Table {
         match self.pending.get_mut(&id) {
             Some(Pending::Call { call, asked, .. }) => {
                 *asked = true;
-                call.back.ask(question);
                 self.asks = true;
+                // Where it matters which call is meant, the next ones wait from now on, whether this one is over or not.
+                self.one_at_a_time |= call.back.who().is_some_and(|who| !who.any_call);
+                call.back.ask(question);
             }
             _ => question.refuse(NOBODY),
         }
@@ -151,13 +156,26 @@ impl Table {
 
     /// A call has ended, and was `answered` or not: what waited for that goes to its client.
     pub fn clear_up(&mut self, answered: bool) {
-        if !answered && !self.sole {
+        if !answered && (!self.sole || self.one_at_a_time) {
             return self.unclear.drain(..).for_each(|(question, _)| question.refuse(UNCLEAR));
         }
         for (question, since) in std::mem::take(&mut self.unclear) {
             if let Some(question) = self.hand_over(question) {
                 self.unclear.push((question, since));
             }
+        }
+        self.ask_one_client();
+    }
+
+    /// As many questions wait as there are calls: if these are all of one client, it is asked them all during the oldest.
+    fn ask_one_client(&mut self) {
+        if self.unclear.is_empty() || self.unclear.len() < self.running {
+            return;
+        }
+        if let Ok(id) = self.of_one_client()
+            && self.call(id).is_some()
+        {
+            std::mem::take(&mut self.unclear).into_iter().for_each(|(question, _)| self.ask(id, question));
         }
     }
 

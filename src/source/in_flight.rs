@@ -27,7 +27,7 @@ pub struct Table {
     pub closed: Option<CallError>,
     /// It asks things of clients, and over one connection whose that is can only be told while calls of one are in flight.
     pub asks: bool,
-    /// It could not be told once which call it asked for.
+    /// It could not be told once which call it asked for, or it has asked where that matters.
     pub one_at_a_time: bool,
     /// All calls come from one session.
     pub sole: bool,
@@ -55,6 +55,16 @@ impl Table {
         if let Some(id) = known {
             return Ok(id);
         }
+        self.ends(|who| who.any_call).map(|(_, newest)| newest)
+    }
+
+    /// The oldest call, if all that are in flight are of one client, whether it makes a difference which is meant or not.
+    pub fn of_one_client(&self) -> Result<u64, Several> {
+        self.ends(|_| true).map(|(oldest, _)| oldest)
+    }
+
+    /// The oldest and the newest call in flight, of several only if they are of one client that `any` of them does for.
+    fn ends(&self, any: impl Fn(Who) -> bool) -> Result<(u64, u64), Several> {
         let running = self.pending.iter().filter_map(|(id, entry)| match entry {
             Pending::Call { call, sent: true, .. } => Some((*id, call.back.who())),
             _ => None,
@@ -64,17 +74,18 @@ impl Table {
         let is_away = |who: &Option<Who>| who.is_some_and(|who| who.is_away);
         let (away, here): (Vec<_>, Vec<_>) = running.partition(|(_, who)| is_away(who));
         let of = if here.is_empty() { &away } else { &here };
-        let Some(&(mut newest, first)) = of.first() else { return Ok(0) };
+        let Some(&(id, first)) = of.first() else { return Ok((0, 0)) };
+        let (mut oldest, mut newest) = (id, id);
         for (id, who) in &of[1..] {
             // Without a client, none of them can be asked, whichever is meant.
-            let is_same = *who == first && who.is_none_or(|who| who.any_call);
+            let is_same = *who == first && who.is_none_or(&any);
             if !is_same {
                 return Err(Several);
             }
-            newest = newest.max(*id);
+            (oldest, newest) = (oldest.min(*id), newest.max(*id));
         }
         let owner = first.map(|who| who.owner);
-        if away.iter().any(|(_, who)| who.map(|who| who.owner) != owner) { Err(Several) } else { Ok(newest) }
+        if away.iter().any(|(_, who)| who.map(|who| who.owner) != owner) { Err(Several) } else { Ok((oldest, newest)) }
     }
 
     pub fn has_room(&self, max_in_flight: usize) -> bool {
