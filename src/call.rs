@@ -3,6 +3,7 @@
 
 mod block_shape;
 pub mod error_shape;
+mod offer_shape;
 pub mod question;
 mod request;
 pub mod shape;
@@ -17,6 +18,7 @@ use crate::config::CallLimits;
 use crate::name::{SourceId, ToolName};
 use crate::protocol::Era;
 use crate::wire::{Message, Outbox, Span, quoted};
+pub use offer_shape::OfferShape;
 pub use question::{Question, Rooted, Who};
 pub use request::{Arguments, BadRequest, CallRequest, Caller, OF_ROUNDS, progress_token};
 pub use tenant::{Tenant, Whose};

@@ -257,6 +257,49 @@ fn what_a_source_speaks_of_can_be_read_of_it() {
     talker.relay.finish();
 }
 
+/// What strict clients would refuse, or wait for in vain, gets a legal shape; what is in order passes byte for byte.
+#[test]
+fn what_is_got_and_read_has_a_legal_shape() {
+    let place = Place::new();
+    let (got, read) = (place.path("got"), place.path("read"));
+    let replies = [format!("prompts/get={got}"), format!("resources/read={read}")];
+    let flags = ["--prompts", "p", "--resources", "x:1", "--reply", &replies[0], "--reply", &replies[1]];
+    let mut relay = Relay::greeted_in(&place, "", &[place.journaled("fix", &flags, "")]);
+    relay.await_status("fix", "ready");
+    let mut check = |method: &str, params: Value, file: &str, result: &str, want: &str| {
+        place.write(file, format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{result}}}"));
+        let reply = relay.request(method, params);
+        assert_eq!(reply.raw("result"), Some(want), "{method} {result}");
+    };
+    let says = |text: &str| format!("{{\"role\":\"user\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}");
+    let whole = format!("{{ \"x\":null, \"messages\":[ {} ]}}", says("a"));
+    for (result, messages) in [
+        ("null", String::new()),
+        ("[]", String::new()),
+        ("{}", String::new()),
+        ("\"x\"", says("x")),
+        (r#"{"messages":"hello","description":null}"#, says("hello")),
+        (r#"{"messages":[{"role":"user","content":"hi"}]}"#, says("hi")),
+        (r#"{"messages":[{"role":"user","content":["a","b"]}]}"#, format!("{},{}", says("a"), says("b"))),
+    ] {
+        let want = format!("{{\"messages\":[{messages}]}}");
+        check("prompts/get", json!({"name": "fix__p"}), "got", result, &want);
+    }
+    check("prompts/get", json!({"name": "fix__p"}), "got", &whole, &whole);
+    let whole = r#"{"contents":[ {"uri":"x:2", "blob":"aGk=","y":null} ] }"#;
+    for (result, want) in [
+        ("null", r#"{"contents":[]}"#),
+        (r#"{"contents":null}"#, r#"{"contents":[]}"#),
+        (r#"{"contents":{"uri":"x:1","text":"t"}}"#, r#"{"contents":[{"uri":"x:1","text":"t"}]}"#),
+        (r#"{"contents":["t"]}"#, r#"{"contents":[{"uri":"x:1","text":"t"}]}"#),
+        (r#"{"contents":[{"uri":"x:1","mimeType":null,"text":"t"}]}"#, r#"{"contents":[{"uri":"x:1","text":"t"}]}"#),
+        (whole, whole),
+    ] {
+        check("resources/read", json!({"uri": "x:1"}), "read", result, want);
+    }
+    relay.finish();
+}
+
 #[test]
 fn legacy_sources_send_the_log_lines_that_anybody_wants() {
     let place = Place::new();

@@ -8,7 +8,7 @@ use crate::wire::{Object, quoted};
 /// How most blocks begin.
 const PLAIN: &str = "{\"type\":\"text\",\"text\":\"";
 /// Members that may be missing, and are none when they are null.
-const OPTIONAL: &[&str] = &["annotations", "_meta", "title", "description", "size", "icons"];
+const OPTIONAL: &[&str] = &["annotations", "_meta", "title", "description", "size", "icons", "mimeType"];
 
 /// The block in a legal shape, borrowed where it has one; `None` where there is none.
 pub fn block(text: &str) -> Option<Cow<'_, str>> {
@@ -24,7 +24,7 @@ pub fn block(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn mended(object: &Object<'_>) -> Option<String> {
-    let is_text = |name: &str| is_text(object, name);
+    let is_text = |name: &str| has_text(object, name);
     let kind = object.string("type")?;
     let mut new = Vec::new();
     let is_whole = match &*kind {
@@ -40,7 +40,7 @@ fn mended(object: &Object<'_>) -> Option<String> {
             let inner = object.get("resource").and_then(Object::parse);
             new.extend(inner.as_ref().and_then(|inner| without_nulls(inner, &[])).map(|inner| ("resource", inner)));
             inner.is_some_and(|inner| {
-                self::is_text(&inner, "uri") && ["text", "blob"].iter().any(|name| self::is_text(&inner, name))
+                has_text(&inner, "uri") && ["text", "blob"].iter().any(|name| has_text(&inner, name))
             })
         }
         _ => return None,
@@ -57,8 +57,13 @@ fn mended(object: &Object<'_>) -> Option<String> {
     without_nulls(object, &new)
 }
 
-fn is_text(object: &Object<'_>, name: &str) -> bool {
-    object.get(name).is_some_and(|value| value.starts_with('"'))
+fn has_text(object: &Object<'_>, name: &str) -> bool {
+    object.get(name).is_some_and(is_text)
+}
+
+/// Whether a value is a JSON string.
+pub fn is_text(value: &str) -> bool {
+    value.starts_with('"')
 }
 
 /// The text of a block of text that has none; `None` where it says something in another way.
@@ -73,22 +78,30 @@ fn text(object: &Object<'_>) -> Option<String> {
 }
 
 /// The object with other values of some members, and without optional members that are null; `None` where nothing changes.
-fn without_nulls(object: &Object<'_>, new: &[(&str, String)]) -> Option<String> {
-    let is_unset = |name: &str| {
-        let may_be = OPTIONAL.contains(&name) || (name == "mimeType" && object.get("uri").is_some());
+fn without_nulls(object: &Object<'_>, new: &[(&'static str, String)]) -> Option<String> {
+    let is_unset = |name: &&&str| {
+        let may_be = **name != "mimeType" || object.get("uri").is_some();
         may_be && object.get(name) == Some("null")
     };
-    if new.is_empty() && !object.members.iter().any(|member| is_unset(&member.key)) {
-        return None;
-    }
-    let more: Vec<String> = new.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-    let keep = |name: &str| !is_unset(name) && new.iter().all(|(changed, _)| *changed != name);
-    Some(object.rewritten(keep, &more.iter().map(String::as_str).collect::<Vec<_>>()))
+    let unset = OPTIONAL.iter().filter(is_unset).map(|name| (*name, None));
+    let set = new.iter().map(|(name, value)| (*name, Some(value.clone())));
+    changed(object, &set.chain(unset).collect::<Vec<_>>())
+}
+
+/// A member's value in place of the bad one; `None`: it is left out.
+pub type Change = (&'static str, Option<String>);
+
+/// The object with these changes; `None` where there are none.
+pub fn changed(object: &Object<'_>, changes: &[Change]) -> Option<String> {
+    let set = |(name, value): &Change| value.as_ref().map(|value| format!("\"{name}\":{value}"));
+    let set: Vec<String> = changes.iter().filter_map(set).collect();
+    let keep = |name: &str| changes.iter().all(|(changed, _)| *changed != name);
+    (!changes.is_empty()).then(|| object.rewritten(keep, &set.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 /// A value as a block of text: a string as it is, anything else as its JSON.
 pub fn said(value: &str) -> String {
-    if value.starts_with('"') { text_block(value) } else { text_block(&quoted(value)) }
+    if is_text(value) { text_block(value) } else { text_block(&quoted(value)) }
 }
 
 /// A block of text, given as a JSON string.

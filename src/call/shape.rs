@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::block_shape::{block, said, text_block};
+use super::block_shape::{Change, block, said, text_block};
 use crate::wire::{Message, Object, quoted, raw, unquoted};
 
 /// Members that say nothing of what the tool found out.
@@ -73,14 +73,19 @@ pub fn mended(result: &str, any: bool) -> Option<String> {
 /// is left out).
 fn beside(object: &Object<'_>) -> Vec<(&'static str, Option<String>)> {
     let mut found = Vec::new();
-    if let Some(meta) = object.get("_meta").filter(|meta| !meta.starts_with('{')) {
-        found.push(("_meta", (meta != "null").then(|| format!("\"_meta\":{{\"value\":{meta}}}"))));
-    }
+    let of_meta = |(name, value): Change| (name, value.map(|value| format!("\"{name}\":{value}")));
+    found.extend(mended_meta(object).map(of_meta));
     if let Some(flag) = object.get("isError").filter(|flag| !matches!(*flag, "true" | "false")) {
         let is_error = !matches!(unquoted(flag).as_deref().unwrap_or(flag), "false" | "False" | "0" | "");
         found.push(("isError", (flag != "null").then(|| format!("\"isError\":{is_error}"))));
     }
     found
+}
+
+/// The change of a `_meta` that is no object.
+pub(super) fn mended_meta(object: &Object<'_>) -> Option<Change> {
+    let meta = object.get("_meta").filter(|meta| !meta.starts_with('{'))?;
+    Some(("_meta", (meta != "null").then(|| format!("{{\"value\":{meta}}}"))))
 }
 
 /// Whether a result can be told to be in order by a glance: a large one, by how it begins and ends.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{CallError, error_shape};
+use crate::call::{CallError, OfferShape, error_shape};
 use crate::protocol::{self, Era};
 use crate::wire::{Message, Object, Outbox, Piece, Role, Span, quoted};
 
@@ -17,12 +17,14 @@ pub struct Exchange {
     pub id: Arc<str>,
     /// In the shapes of 2026-07-28.
     pub modern: bool,
+    /// The shape that the result of a source has to have, where it is not that of a tool.
+    pub offer: Option<OfferShape>,
     pub out: Arc<Outbox>,
 }
 
 impl Exchange {
     pub fn new(id: &str, modern: bool, out: &Arc<Outbox>) -> Self {
-        Self { id: id.into(), modern, out: out.clone() }
+        Self { id: id.into(), modern, offer: None, out: out.clone() }
     }
 
     /// Answers with a result; `members` is the text of an object.
@@ -99,10 +101,17 @@ impl Exchange {
         Object::parse(reply.text(span))
     }
 
-    /// Passes on a source's reply: every byte as it came, but for the id and what belongs to the hop. `result` is what
-    /// [`Exchange::opened`] gave of it. A modern client gets `hints`, the text of members, with a result that has none of its
-    /// own.
+    /// Passes on a source's reply: every byte as it came, but for the id, what belongs to the hop, and what has no legal
+    /// shape. `result` is what [`Exchange::opened`] gave of it. A modern client gets `hints`, the text of members, with a
+    /// result that has none of its own.
     pub fn pass_on(&self, reply: &Message, result: Option<&Object<'_>>, from: Era, hints: &str) {
+        match self.offer.as_ref().and_then(|offer| offer.mended_reply(reply)) {
+            Some(mended) => self.pass(&mended, self.opened(&mended, from).as_ref(), from, hints),
+            None => self.pass(reply, result, from, hints),
+        }
+    }
+
+    fn pass(&self, reply: &Message, result: Option<&Object<'_>>, from: Era, hints: &str) {
         if let Some(error) = reply.error {
             return match error_shape::mended(reply.text(error)) {
                 None => self.pass_member(reply, "error", error, Role::Error),

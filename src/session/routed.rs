@@ -8,7 +8,7 @@ use super::client_call::{ClientCall, Here, Target};
 use super::offers::find_prompt;
 use super::uris::{Found, Nowhere, any_skills, candidates, find_resource, find_skill};
 use super::{Exchange, Session, Work, skills};
-use crate::call::{CallRequest, Reply, Subject, Ticket};
+use crate::call::{CallRequest, OfferShape, Reply, Subject, Ticket};
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
 use crate::snapshot::{Principal, Snapshot};
@@ -114,7 +114,15 @@ impl Session {
             exchange.error(protocol::MISSING_CAPABILITY, text, Some(&data));
             return true;
         }
-        let Some(exchange) = self.resume(message, params, exchange.clone()) else { return true };
+        let mut exchange = exchange.clone();
+        exchange.offer = match &by {
+            Ok(By::Prompt(..)) if method == "prompts/get" => Some(OfferShape::Messages),
+            Ok(By::Resource(uri, _)) if method == "resources/read" => {
+                Some(OfferShape::Contents(message.text(*uri).into()))
+            }
+            _ => None,
+        };
+        let Some(exchange) = self.resume(message, params, exchange) else { return true };
         match by {
             Ok(by) => self.send_other(method.to_owned(), by, message.clone(), exchange),
             Err(why) => exchange.error(protocol::INVALID_PARAMS, why, None),
