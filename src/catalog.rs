@@ -16,7 +16,7 @@ pub mod listing;
 pub mod lock;
 mod meaning;
 mod mending;
-mod mending_offers;
+pub mod mending_offers;
 pub mod offer;
 mod packed;
 mod postings;

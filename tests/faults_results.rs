@@ -92,6 +92,18 @@ fn c10_a03_results_that_are_nearly_valid_are_results() {
             r#"{"content":["plain",null,{"type":"text","text":5}]}"#,
             json!({"content": [says("plain")[0], says("5")[0]]}),
         ),
+        (
+            r#"{"content":[{},{"text":"hi"},{"type":null,"text":"a","_meta":[]}]}"#,
+            json!({"content": [says("{}")[0], says("hi")[0], says("a")[0]]}),
+        ),
+        (
+            r#"{"content":[{"type":"text","text":"a","annotations":{"audience":"user","priority":"1"}}]}"#,
+            json!({"content": [{"type": "text", "text": "a", "annotations": {}}]}),
+        ),
+        (
+            r#"{"content":[{"type":"resource_link","uri":"x:1","name":"n","size":"5","icons":[{}]}]}"#,
+            json!({"content": [{"type": "resource_link", "uri": "x:1", "name": "n"}]}),
+        ),
         (r#"{"content":[],"_meta":5}"#, json!({"content": [], "_meta": {"value": 5}})),
         (r#"{"content":[],"isError":"true"}"#, json!({"content": [], "isError": true})),
         ("{}", json!({"content": []})),

@@ -13,15 +13,13 @@ type Change = (&'static str, Option<String>);
 pub(super) fn mended(text: &str, members: &Members<'_>, key: &str) -> Option<String> {
     let is_bad = |name: &str, is_good: &dyn Fn(&str) -> bool| members.get(name).is_some_and(|value| !is_good(value));
     let mut changes: Vec<Change> = Vec::new();
-    for (name, is_good) in [
-        ("title", &is_text as &dyn Fn(&str) -> bool),
-        ("description", &is_text),
-        ("_meta", &is_object),
-        ("icons", &is_icons),
-    ] {
-        if is_bad(name, is_good) {
-            changes.push((name, None));
-        }
+    let mut leave_out = |names: &[&'static str]| {
+        let bad = names.iter().filter(|name| is_bad(name, &|value| may_be(name, value)));
+        changes.extend(bad.map(|name| (*name, None)));
+    };
+    leave_out(&["title", "description", "_meta", "icons"]);
+    if key != "name" {
+        leave_out(&["mimeType", "size"]);
     }
     if key == "name" {
         changes.extend(members.get("arguments").and_then(arguments).map(|mended| ("arguments", mended)));
@@ -29,15 +27,20 @@ pub(super) fn mended(text: &str, members: &Members<'_>, key: &str) -> Option<Str
         if !members.get("name").is_some_and(is_text) {
             changes.push(("name", members.get(key).map(str::to_owned)));
         }
-        if is_bad("mimeType", &is_text) {
-            changes.push(("mimeType", None));
-        }
-        if is_bad("size", &is_whole) {
-            changes.push(("size", None));
-        }
         changes.extend(members.get("annotations").and_then(annotations).map(|mended| ("annotations", mended)));
     }
     changed(text, members, &changes)
+}
+
+/// Whether an optional member of a resource, or of a link to one, may have this value.
+pub(crate) fn may_be(name: &str, value: &str) -> bool {
+    match name {
+        "title" | "description" | "mimeType" => is_text(value),
+        "_meta" => is_object(value),
+        "icons" => is_icons(value),
+        "size" => is_whole(value),
+        _ => true,
+    }
 }
 
 fn changed(text: &str, members: &Members<'_>, changes: &[Change]) -> Option<String> {
