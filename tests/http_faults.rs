@@ -161,6 +161,43 @@ fn a_source_that_changes_its_era_costs_one_call() {
     }
 }
 
+/// After an upgrade to a server that fails at what it does not know, every call failed for good.
+#[test]
+fn a_session_that_cannot_be_begun_again_in_whatever_way_costs_one_call() {
+    let ways: [fn(&Seen, &mut web::Out); 6] = [
+        |_, out| out.reply(500, &[], "oops"),
+        |_, out| out.reply(501, &[], ""),
+        |_, out| out.reply(503, &[], ""),
+        |_, out| out.reply(415, &[], ""),
+        |_, out| out.reply(200, &[("content-type", "text/html")], "<html></html>"),
+        |_, out| out.close(),
+    ];
+    for (number, how) in ways.into_iter().enumerate() {
+        let is_modern = Arc::new(AtomicBool::new(false));
+        let now = is_modern.clone();
+        let web = Web::start(web::legacy, move |seen, out| {
+            let asked = seen.header("mcp-protocol-version") == Some("2026-07-28");
+            match (now.load(Ordering::SeqCst), asked, &*seen.rpc()) {
+                (false, ..) => return false,
+                (true, true, _) => web::modern(seen, out),
+                (true, false, "initialize") => how(seen, out),
+                (true, false, _) => out.json(404, &[], &web::error(&Value::Null, -32001, "Session not found")),
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        is_modern.store(true, Ordering::SeqCst);
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert!(kind == "unavailable" && !text.contains("took effect"), "{number}: {text}");
+        assert!(number == 5 || text.contains("nothing was done; call again"), "{number}: {text}");
+        eventually("it is connected to anew", || {
+            relay.call("web", "echo", json!({"b": 2})).result()["structuredContent"] == json!({"b": 2})
+        });
+        relay.finish();
+    }
+}
+
 #[test]
 fn a_source_that_forgets_every_session_is_not_asked_for_ever() {
     let web = failing(usize::MAX, |_, out| out.reply(404, &[], ""));

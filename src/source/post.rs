@@ -14,7 +14,7 @@ use super::http::Connection;
 use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::{SESSION_ID, Session};
-use crate::call::CallError;
+use crate::call::{CallError, ErrorKind};
 use crate::protocol::{self, Era};
 use crate::wire::sse::SseReader;
 use crate::wire::{Kind, Message};
@@ -31,6 +31,8 @@ const WAIT: Duration = Duration::from_secs(1);
 const OWN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the list may take that is read again for the headers of a call.
 const RELIST: Duration = Duration::from_secs(30);
+/// How long a new session may take to begin.
+const ANEW: Duration = Duration::from_secs(30);
 /// How often a broken stream is taken up again, and the first wait where the source does not say.
 const RESUMES_MAX: u32 = 5;
 const RESUME: Duration = Duration::from_millis(500);
@@ -275,12 +277,8 @@ impl Connection {
             // A task of its own: the call that found the session gone may be cancelled, others wait too.
             let renewal = async move {
                 tracing::info!("source has forgotten the session, a new one is begun");
-                let outcome = match &connection.old {
-                    Some(old) => connection.begin_anew(old, greeting).await,
-                    None => connection.initialize_again(greeting).await,
-                };
                 // Whoever waits for it was refused, and did nothing.
-                let outcome = outcome.map_err(refusal::without_effect);
+                let outcome = connection.begin_again(greeting).await.map_err(refusal::without_effect);
                 let renewed = outcome.is_ok();
                 connection.session.renewed(outcome);
                 connection.link.list_changed.notify_one();
@@ -293,25 +291,38 @@ impl Connection {
         self.session.past(epoch).await
     }
 
+    /// Begins another session. A connection that cannot is of no use, unless its source asks for time only; with a stream that
+    /// is forgotten it is of none even then.
+    async fn begin_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
+        let beginning = async {
+            match &self.old {
+                Some(old) => self.begin_anew(old, greeting).await,
+                None => self.initialize_again(greeting).await,
+            }
+        };
+        let begun = tokio::time::timeout(ANEW, beginning).await.unwrap_or_else(|_| {
+            let why = format!("begins no new session within {} s", ANEW.as_secs());
+            Err(refusal::changed(&self.link.source, &why))
+        });
+        if let Err(error) = &begun
+            && (self.old.is_some() || error.kind != ErrorKind::Busy)
+        {
+            self.leave(error.clone());
+        }
+        begun
+    }
+
     async fn initialize_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.post(&self.target.url, headers, greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
-            let refusal = self.read_refusal(response).await;
-            let error = refusal.not_again(&self.target);
-            // A connection whose session cannot be begun again is of no use, unless that may pass.
-            if status.is_client_error() && refusal.later().is_none() {
-                self.leave(error.clone());
-            }
-            return Err(error);
+            return Err(self.read_refusal(response).await.not_again(&self.target));
         }
         let reply = self.first_reply(response).await?;
         if reply.result.is_none() {
-            let error = refusal::not_again(&self.target, Some(&reply));
-            self.leave(error.clone());
-            return Err(error);
+            return Err(refusal::not_again(&self.target, Some(&reply)));
         }
         let session = self.session.next(headers.get(SESSION_ID), &reply);
         let mut headers = session.headers();

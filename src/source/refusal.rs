@@ -188,8 +188,9 @@ impl Refusal {
     /// The same in words where it refuses to begin a session again.
     pub fn not_again(&self, target: &Target) -> CallError {
         match self.status.as_u16() {
-            400 | 404 | 405 | 410 | 422 => self.changed(target, NOT_AGAIN),
-            _ => self.error(target),
+            401 | 403 => self.error(target),
+            _ if self.did_nothing() => self.error(target),
+            _ => self.changed(target, NOT_AGAIN),
         }
     }
 

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -19,9 +18,6 @@ use super::session::Session;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::Message;
 use crate::wire::sse::SseReader;
-
-/// How long a new session may take to begin.
-const ANEW: Duration = Duration::from_secs(30);
 
 /// The streams of one connection.
 #[derive(Default)]
@@ -278,24 +274,13 @@ impl Connection {
         std::future::pending().await
     }
 
-    /// Begins another session, on a stream of its own.
+    /// Begins another session, on a stream of its own. Where that fails the connection is to be left.
     pub async fn begin_anew(self: &Arc<Self>, old: &Streams, greeting: Bytes) -> Result<Session, CallError> {
         let stream = Arc::<Stream>::default();
         self.spawn(listen(self.clone(), stream.clone()).in_current_span());
-        let begun = tokio::time::timeout(ANEW, self.greet_on(&stream, greeting)).await.unwrap_or_else(|_| {
-            let why = format!("begins no new session within {} s", ANEW.as_secs());
-            Err(refusal::changed(&self.link.source, &why))
-        });
-        match begun {
-            Ok(()) => {
-                old.replace(stream);
-                Ok(Session::default())
-            }
-            Err(error) => {
-                self.leave(error.clone());
-                Err(error)
-            }
-        }
+        self.greet_on(&stream, greeting).await?;
+        old.replace(stream);
+        Ok(Session::default())
     }
 
     async fn greet_on(&self, stream: &Stream, greeting: Bytes) -> Result<(), CallError> {
