@@ -165,6 +165,7 @@ fn forgetful() -> Forgetful {
     let held: Arc<Mutex<Vec<Value>>> = Arc::default();
     let left: Arc<Mutex<Vec<usize>>> = Arc::default();
     let (is_forgotten, open, back, gone) = (forgotten.clone(), streams.clone(), held.clone(), left.clone());
+    let refused = AtomicUsize::new(0);
     let web = Web::start(
         |_, out| out.reply(404, &[], "no such path"),
         move |seen, out| {
@@ -190,6 +191,14 @@ fn forgetful() -> Forgetful {
                 return false;
             };
             let arguments = seen.json()["params"]["arguments"].clone();
+            if arguments["refusals"]
+                .as_u64()
+                .is_some_and(|times| refused.fetch_add(1, Ordering::SeqCst) < times as usize)
+            {
+                let after = arguments["after"].as_str().map(|after| ("retry-after", after));
+                out.reply(arguments["status"].as_u64().unwrap() as u16, after.as_slice(), "not now");
+                return true;
+            }
             if arguments["in_body"] == true {
                 out.json(200, &[], &web::echoed(seen));
                 return true;
@@ -254,6 +263,28 @@ fn a_source_that_forgets_every_session_is_left() {
         relay.call("web", "echo", json!({"a": 1})).result()["structuredContent"] == json!({"a": 1})
     });
     relay.finish();
+}
+
+#[test]
+fn a_source_that_wants_to_be_left_alone_is_asked_again_within_the_time_of_the_call() {
+    for (status, after) in [(429, json!("1")), (503, json!("1")), (429, Value::Null)] {
+        let web = forgetful().web;
+        let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+        let arguments = json!({"refusals": 1, "status": status, "after": after});
+        assert_eq!(relay.call("web", "echo", arguments.clone()).structured(), arguments);
+        let calls = web.posts("tools/call");
+        assert_eq!(calls.len(), 2);
+        assert!(calls[1].at - calls[0].at >= Duration::from_secs(1));
+        relay.finish();
+    }
+    // One that does not say that nothing was done is not, nor is one that wants more time than there is.
+    for (status, after, kind) in [(503, Value::Null, "unavailable"), (429, json!("4000"), "busy")] {
+        let web = forgetful().web;
+        let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+        let call = relay.call("web", "echo", json!({"refusals": 1, "status": status, "after": after}));
+        assert_eq!((call.failure().0.as_str(), web.posts("tools/call").len()), (kind, 1));
+        relay.finish();
+    }
 }
 
 #[test]

@@ -134,17 +134,29 @@ impl Connection {
                     let _ = relist::tools(&self.link, RELIST).await;
                 }
                 Outcome::Later(after, error) => {
-                    let wait = after.unwrap_or(WAIT * (1 << waits));
+                    self.wait_for_room(id, after, waits, error).await?;
                     waits += 1;
-                    let patience = self.link.patience(id).unwrap_or(OWN_PATIENCE);
-                    if waits > WAITS_MAX || wait >= patience {
-                        return Err(error);
-                    }
-                    tracing::debug!(secs = wait.as_secs_f32(), "source takes no requests for now");
-                    tokio::time::sleep(wait).await;
                 }
             }
         }
+    }
+
+    /// Waits until a source that took the request not now is to be asked again, for as long as the request has time for it.
+    pub async fn wait_for_room(
+        &self,
+        id: u64,
+        after: Option<Duration>,
+        waits: u32,
+        error: CallError,
+    ) -> Result<(), CallError> {
+        let wait = after.unwrap_or(WAIT * (1 << waits));
+        let patience = self.link.patience(id).unwrap_or(OWN_PATIENCE);
+        if waits >= WAITS_MAX || wait >= patience {
+            return Err(error);
+        }
+        tracing::debug!(secs = wait.as_secs_f32(), "source takes no requests for now");
+        tokio::time::sleep(wait).await;
+        Ok(())
     }
 
     async fn answer(
@@ -219,7 +231,7 @@ impl Connection {
             let delivered = self.deliver(reply.line.as_ref().into(), Some(asked)).await;
             return Ok(delivered.complaint.map_or(Outcome::Answered, Outcome::Complains));
         }
-        if let Some(after) = refusal.later().filter(|_| refusal.did_nothing() || asked.what != What::Call) {
+        if let Some(after) = refusal.later_again(asked.what == What::Call) {
             return Ok(Outcome::Later(after, error));
         }
         if asked.what == What::Initialize && matches!(status.as_u16(), 400 | 404 | 405) {

@@ -204,6 +204,11 @@ impl Refusal {
         later(self.status, &self.headers)
     }
 
+    /// The same where it is the request itself that may be asked again: a call only where nothing was done.
+    pub fn later_again(&self, is_call: bool) -> Option<Option<Duration>> {
+        self.later().filter(|_| self.did_nothing() || !is_call)
+    }
+
     /// In words: the status, and what stood beside it.
     pub fn error(&self, target: &Target) -> CallError {
         let source = &target.source;

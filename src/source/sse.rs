@@ -225,6 +225,7 @@ impl Connection {
             self.session.begin(message);
         }
         let mut may_repeat = what != What::Initialize;
+        let mut waits = 0;
         loop {
             let (session, stream) = (self.session.current(), old.current());
             let _waits = stream.wait();
@@ -253,7 +254,9 @@ impl Connection {
             if forgotten || refusal.status == StatusCode::UNAUTHORIZED {
                 self.leave(error.clone());
             }
-            return Err(error);
+            let Some(after) = refusal.later_again(what == What::Call) else { return Err(error) };
+            self.wait_for_room(id, after, waits, error).await?;
+            waits += 1;
         }
     }
 
