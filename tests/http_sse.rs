@@ -288,6 +288,25 @@ fn a_source_that_wants_to_be_left_alone_is_asked_again_within_the_time_of_the_ca
 }
 
 #[test]
+fn a_call_that_is_taken_in_no_session_costs_no_other() {
+    let Forgetful { web, streams, held, .. } = forgetful();
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    relay.call("web", "echo", json!({}));
+    let slow = relay.ask_call("web", "echo", json!({"hold": true}));
+    eventually("it is under way", || held.lock().unwrap().len() == 1);
+    let (kind, text) = relay.call("web", "echo", json!({"refusals": 2, "status": 404})).failure();
+    assert!(kind == "unavailable" && text.contains("HTTP 404") && text.contains("nothing was done"), "{text}");
+    assert!(!text.contains("connected to anew") && !text.contains("correct `url`"), "{text}");
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    let late = held.lock().unwrap().pop();
+    streams.lock().unwrap()[0].send(late).unwrap();
+    assert_eq!(relay.answer(&slow).structured(), json!({"hold": true}));
+    assert_eq!((web.with_method("GET").len(), web.posts("initialize").len()), (2, 2));
+    assert_eq!(relay.status("web")["status"], "ready");
+    relay.finish();
+}
+
+#[test]
 fn an_answer_may_stand_where_a_request_is_accepted() {
     let Forgetful { web, .. } = forgetful();
     let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::num::IntErrorKind;
 use std::time::{Duration, SystemTime};
 
-use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::{StatusCode, Url};
 
 use super::target::{SAMPLE, Target, UNKNOWN_EFFECT};
 use crate::call::{CallError, ErrorKind};
@@ -183,6 +183,16 @@ impl Refusal {
     pub fn changed(&self, target: &Target, what: &str) -> CallError {
         let (status, said) = (self.status.as_u16(), self.said(target));
         changed(&target.source, &format!("{what} (HTTP {status}){said}"))
+    }
+
+    /// It knows of no session where it wants messages, though the session is a new one.
+    pub fn not_taken(&self, target: &Target, url: &Url) -> CallError {
+        let (source, at, status) = (&target.source, target.shown(url), self.status.as_u16());
+        let said = self.said(target);
+        let why =
+            format!("does not take this at {at}, where it wants messages, in a new session (HTTP {status}){said}");
+        let hint = "nothing was done; see what the source needs in its own documentation";
+        CallError::new(ErrorKind::Unavailable, format!("source `{source}` {why}"), hint).at(source, None)
     }
 
     /// The same in words where it refuses to begin a session again.

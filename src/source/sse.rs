@@ -245,19 +245,24 @@ impl Connection {
                 self.renew(session.epoch).await?;
                 continue;
             }
-            let error = if forgotten {
-                let at = self.target.shown(&url);
-                refusal.changed(&self.target, &format!("takes no messages at {at}, where it wants them"))
-            } else {
-                refusal.error(&self.target)
-            };
-            if forgotten || refusal.status == StatusCode::UNAUTHORIZED {
-                self.leave(error.clone());
-            }
+            let error = self.refused_old(&refusal, forgotten.then_some(&url), what);
             let Some(after) = refusal.later_again(what == What::Call) else { return Err(error) };
             self.wait_for_room(id, after, waits, error).await?;
             waits += 1;
         }
+    }
+
+    /// What is told of a refusal, after which the connection may be of no use. `forgotten` is where the source knows of no
+    /// session; where it has just begun one, it is this request alone that it does not take, and others go on.
+    fn refused_old(&self, refusal: &Refusal, forgotten: Option<&Url>, what: What) -> CallError {
+        let error = match forgotten {
+            Some(url) => refusal.not_taken(&self.target, url),
+            None => refusal.error(&self.target),
+        };
+        if forgotten.is_some() && what == What::Initialize || refusal.status == StatusCode::UNAUTHORIZED {
+            self.leave(error.clone());
+        }
+        error
     }
 
     /// A request was accepted: its answer comes on the stream, or stands here already.
