@@ -50,8 +50,10 @@ pub enum NotYet {
 pub fn resolve(snapshot: &Snapshot, asked: &Asked) -> Resolved {
     match asked {
         Asked::Direct(name) => resolve_direct(snapshot, name),
-        Asked::Dispatched { source: Some(source), tool } => resolve_named(snapshot, source, tool),
-        Asked::Dispatched { source: None, tool } => resolve_bare(snapshot, tool),
+        Asked::Dispatched { source, tool } => match (source, meant(snapshot, tool)) {
+            (Some(source), tool) => resolve_named(snapshot, source, tool),
+            (None, tool) => resolve_bare(snapshot, tool),
+        },
         Asked::Unreadable(error) => Resolved::Refused(error.clone()),
     }
 }
@@ -75,6 +77,19 @@ pub async fn settle(snapshots: &Snapshots, asked: &Asked) -> Result<Route, CallE
                 source.list().await?;
             }
         }
+    }
+}
+
+/// The name without blanks around it, unless a tool has them in its own name.
+fn meant<'a>(snapshot: &Snapshot, tool: &'a str) -> &'a str {
+    let is_own = |name: &ToolName| name.as_str().trim() != name.as_str() && tool.ends_with(name.as_str());
+    let has = |toolset: &Toolset| {
+        let mut names = toolset.entries.iter().map(|entry| &entry.tool);
+        names.any(is_own) || toolset.withheld.iter().any(|withheld| is_own(&withheld.tool))
+    };
+    match tool.trim() {
+        bare if bare.len() < tool.len() && !snapshot.catalog.toolsets.iter().any(|toolset| has(toolset)) => bare,
+        _ => tool,
     }
 }
 

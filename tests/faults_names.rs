@@ -75,10 +75,24 @@ fn c08_a01_long_names_are_shortened() {
 #[test]
 fn c08_a02_odd_characters_are_replaced_and_nothing_is_lost() {
     let place = Place::new();
-    let odd = ["files.read", "a/b", "get users", "查询", "naïve", "x\ny", "7up", "", "twice", "twice"];
+    let odd = [
+        "files.read",
+        "a/b",
+        "get users",
+        "查询",
+        "naïve",
+        "x\ny",
+        "7up",
+        "",
+        "twice",
+        "twice",
+        "delete ",
+        "delete",
+        " lead",
+    ];
     let mut relay = Trial::start_in(&place, EAGER, &[only(&place, "odd", &odd, "")]);
     let names = exposed(&mut relay, &["odd"]);
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
     all_arrive(&mut relay, &names);
     let opened = relay.call_direct("enable_toolset", json!({"toolset": "odd"})).structured();
     let withheld: Vec<_> = opened["withheld"].as_array().unwrap().iter().map(|one| one["tool"].clone()).collect();

@@ -185,6 +185,7 @@ fn the_dispatcher_takes_what_models_send() {
         (r#"{"tool":"one/mine","arguments":{"b":"é"}}"#, r#"{"b":"é"}"#),
         (r#"{"tool":"one__mine"}"#, "{}"),
         (r#"{"tool":"mine"}"#, "{}"),
+        (r#"{"source":"one","tool":" mine\n"}"#, "{}"),
         (r#""{\"source\":\"one\",\"tool\":\"mine\",\"arguments\":{\"c\":3}}""#, r#"{"c":3}"#),
     ] {
         let id = relay.ask_raw("tools/call", &format!(r#"{{"name":"call_tool","arguments":{inner}}}"#));
