@@ -20,7 +20,7 @@ use crate::protocol::Era;
 use crate::wire::{Message, Outbox, Span, quoted};
 pub use offer_shape::OfferShape;
 pub use question::{Question, Rooted, Who};
-pub use request::{Arguments, BadRequest, CallRequest, Caller, OF_ROUNDS, progress_token};
+pub use request::{Arguments, BadRequest, CallRequest, Caller, OF_ROUNDS, progress_token, written_arguments};
 pub use tenant::{Tenant, Whose};
 
 /// What is asked of a source.

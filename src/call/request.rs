@@ -387,10 +387,16 @@ fn decoded(raw: &str) -> Result<Option<Arguments>, BadRequest> {
         return Ok(None);
     }
     let text = unquoted(raw).ok_or(BadRequest::BadArguments)?;
-    if text.trim().is_empty() {
-        return Ok(Some(Arguments::Empty));
+    Ok(Some(written_arguments(&text)?.map_or(Arguments::Empty, Arguments::Text)))
+}
+
+/// The object that a text holds where arguments belong; `None` where it says that there are none.
+pub fn written_arguments(text: &str) -> Result<Option<String>, BadRequest> {
+    let text = text.trim();
+    if matches!(text, "" | "null") {
+        return Ok(None);
     }
-    Object::parse(&text).ok_or(BadRequest::BadArguments)?;
+    Object::parse(text).ok_or(BadRequest::BadArguments)?;
     // A message is one line; the text of a string may hold more, where a line end says no more than a blank.
-    Ok(Some(Arguments::Text(text.trim().replace(['\n', '\r'], " "))))
+    Ok(Some(text.replace(['\n', '\r'], " ")))
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::call::{CallError, ErrorKind};
+use crate::call::{CallError, ErrorKind, written_arguments};
 use crate::catalog::{Catalog, Entry};
 use crate::dispatch::{self, Asked, Resolved};
 use crate::snapshot::Snapshot;
@@ -122,14 +122,9 @@ fn read_arguments(raw: Option<&str>) -> Result<Option<Cow<'_, str>>, &'static st
         return Ok(Some(Cow::Borrowed(raw)));
     }
     let text = unquoted(raw).ok_or("the inner `arguments` is no object")?;
-    if matches!(text.trim(), "" | "null") {
-        return Ok(None);
-    }
-    match Object::parse(&text) {
-        // A message is one line; the text of a string may hold more, where a line end says no more than a blank.
-        Some(_) => Ok(Some(Cow::Owned(text.trim().replace(['\n', '\r'], " ")))),
-        None => Err("the inner `arguments` is a string that holds no JSON object"),
-    }
+    let written =
+        written_arguments(&text).map_err(|_| "the inner `arguments` is a string that holds no JSON object")?;
+    Ok(written.map(Cow::Owned))
 }
 
 fn refused(why: &str) -> CallError {
