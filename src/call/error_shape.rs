@@ -25,6 +25,12 @@ pub fn mended(error: &str) -> Option<String> {
     Some(written(whole.unwrap_or(protocol::INTERNAL_ERROR), &message, Some(data)))
 }
 
+/// The error under another code, in a legal shape.
+pub fn coded(error: &Object<'_>, code: i64) -> String {
+    let error = error.rewritten(|name| name != "code", &[&format!("\"code\":{code}")]);
+    mended(&error).unwrap_or(error)
+}
+
 /// `message` is the text of a string.
 fn written(code: i64, message: &str, data: Option<&str>) -> String {
     let data = data.map(|data| format!(",\"data\":{data}")).unwrap_or_default();

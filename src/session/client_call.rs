@@ -13,7 +13,7 @@ use super::uris::{self, Naming};
 use super::{Exchange, Session};
 use crate::call::{
     Call, CallError, CallRequest, End, ErrorKind, Question, Reply, ReturnPath, Subject, Tenant, Ticket, Who,
-    progress_token, shape,
+    error_shape, progress_token, shape,
 };
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
@@ -23,9 +23,10 @@ use crate::wire::{Message, Object, Outbox, Piece, Span, quoted, unquoted};
 /// What a client of 2026-07-28 wants to know of a resource, where the source does not say it (SEP-2549).
 const CACHE_HINTS: &str = "\"ttlMs\":0,\"cacheScope\":\"private\"";
 
-/// The error of sources up to 2025-11-25 for a resource that there is not.
-fn is_not_found(error: &str) -> bool {
-    Object::parse(error).is_some_and(|error| error.get("code") == Some(&protocol::RESOURCE_NOT_FOUND.to_string()))
+/// The error of sources up to 2025-11-25 for what they have not: a code that no client of 2026-07-28 may get.
+fn not_found<'a>(here: &Here, reply: &'a Message) -> Option<Object<'a>> {
+    let error = Object::parse(reply.text(reply.error.filter(|_| here.exchange.modern)?))?;
+    (error.get("code") == Some(&protocol::RESOURCE_NOT_FOUND.to_string())).then_some(error)
 }
 
 /// Which source a call goes to, and what it asks of it.
@@ -238,7 +239,11 @@ impl ClientCall {
         if let Some(error) = self.rejected_arguments(&here, &reply.message) {
             return here.exchange.tool_error(&error);
         }
+        let not_found = not_found(&here, &reply.message);
         let Some(Target { subject: Subject::Resource(uri), prefix, .. }) = self.target.get() else {
+            if let Some(error) = not_found {
+                return here.exchange.error_text(&error_shape::coded(&error, protocol::INVALID_PARAMS));
+            }
             return match self.mended(&here, &reply.message) {
                 Some(mended) => {
                     let result = here.exchange.opened(&mended, reply.era);
@@ -247,10 +252,10 @@ impl ClientCall {
                 None => self.answer(&here, &reply, result.as_ref()),
             };
         };
+        if not_found.is_some() {
+            return super::routed::missing_resource(uri, &here.exchange);
+        }
         match reply.message.error {
-            Some(error) if here.exchange.modern && is_not_found(reply.message.text(error)) => {
-                super::routed::missing_resource(uri, &here.exchange);
-            }
             None if let Some(told) = prefix.as_ref().and_then(|naming| uris::renamed(&reply.message, naming)) => {
                 let result = here.exchange.opened(&told, reply.era);
                 here.exchange.pass_on(&told, result.as_ref(), reply.era, CACHE_HINTS);

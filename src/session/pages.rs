@@ -36,9 +36,7 @@ pub fn told(reply: &Reply, here: &Here, source: &str) -> Option<Told> {
     let said = error.string("message").unwrap_or_else(|| "Visit this page.".into());
     let pages: Vec<String> = pages.into_iter().filter_map(|page| question(page, source, &said)).collect();
     if pages.is_empty() {
-        let code = format!("\"code\":{}", protocol::INTERNAL_ERROR);
-        let error = error.rewritten(|name| name != "code", &[&code]);
-        return Some(Told::Error(error_shape::mended(&error).unwrap_or(error)));
+        return Some(Told::Error(error_shape::coded(&error, protocol::INTERNAL_ERROR)));
     }
     if let Some(lack) = pages.iter().find_map(|page| here.cannot("elicitation/create", page)) {
         return Some(Told::Cannot(lack));
