@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{Catalog, Listing, Toolset};
 use crate::config::{Config, SourceEntry, Start};
+use crate::defect;
 use crate::name::SourceId;
 use crate::pins::Pins;
 use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots, Views};
@@ -406,7 +407,7 @@ impl World {
         let (store, sources, views) = (self.store.clone(), self.sources.clone(), self.publish.borrow().views.clone());
         let pins = self.pins.clone();
         self.digests.extend(listings.iter().map(|(id, listing, _)| (id.clone(), listing.digest.clone())));
-        let built = tokio::task::spawn_blocking(move || {
+        let built = defect::contained_apart(move || {
             pins.look();
             for (id, listing, fresh) in listings {
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
@@ -424,14 +425,14 @@ impl World {
         })
         .await;
         match built {
-            Ok((toolsets, catalog, views)) => {
+            Some((toolsets, catalog, views)) => {
                 pinning::tell(&self.toolsets, &toolsets);
                 self.toolsets = toolsets;
                 self.publish(Some((catalog, views)));
                 true
             }
-            Err(error) => {
-                tracing::error!(%error, "catalog could not be built; the last one stays");
+            None => {
+                tracing::error!("the catalog could not be built; the last one stays");
                 false
             }
         }

@@ -52,15 +52,24 @@ pub fn contained_now<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether a panic here would be made good.
-pub fn is_contained() -> bool {
-    CONTAINED.get()
+/// Work on a thread of its own; a panic of it is `None`, and whoever awaits it makes that good.
+pub async fn contained_apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(|| contained_now(work)).await.ok()
+}
+
+/// Work on a thread of its own, a panic of which is as one here.
+pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let is_contained = CONTAINED.get();
+    match tokio::task::spawn_blocking(move || if is_contained { contained_now(work) } else { work() }).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }
 
 /// From now on every panic is told in one line, and ends the process unless it is contained.
 pub fn watch() {
     std::panic::set_hook(Box::new(|panic| {
-        let ends = !is_contained();
+        let ends = !CONTAINED.get();
         tell(&text(panic, ends));
         if ends {
             // Nothing is drained: which of the parts still work is not known. Sources end with the process.
@@ -105,6 +114,7 @@ mod tests {
 
     #[test]
     fn only_what_is_within_is_contained() {
+        let is_contained = || CONTAINED.get();
         let seen = contained_now(|| (is_contained(), contained_now(is_contained), is_contained()));
         assert_eq!((seen, is_contained()), ((true, true, true), false));
         let caught = std::panic::catch_unwind(|| contained_now(|| std::panic::resume_unwind(Box::new(1))));
@@ -116,5 +126,10 @@ mod tests {
             if std::mem::replace(&mut waited, true) { std::task::Poll::Ready(7) } else { std::task::Poll::Pending }
         }));
         assert_eq!((runtime.block_on(task), is_contained()), (7, false));
+        let apart = async move {
+            let lost = contained_apart(|| std::panic::resume_unwind(Box::new(1))).await.map(|()| ());
+            (contained_apart(is_contained).await, lost, apart(is_contained).await, contained(apart(is_contained)).await)
+        };
+        assert_eq!(runtime.block_on(apart), (Some(true), None, false, true));
     }
 }

@@ -16,6 +16,7 @@ mod pages;
 mod parked;
 mod rounds;
 mod routed;
+mod seen;
 mod skills;
 mod subscriptions;
 mod tools;
@@ -42,7 +43,7 @@ use crate::wire::{Kind, Message, Object, Outbox, quoted, unquoted};
 pub use answer::Exchange;
 pub use hello::instructions;
 pub use parked::Parked;
-pub use routed::Seen;
+pub use seen::Seen;
 
 /// What a session needs of the relay around it.
 #[derive(Clone)]
@@ -98,9 +99,8 @@ struct ClientState {
     initialized: bool,
     /// The digest of the list that it got last, or that it was told of.
     known: Option<[u8; 32]>,
-    /// The digests of the prompts and of the resources that it knows, as far as it has asked for them.
-    known_prompts: Option<[u8; 32]>,
-    known_resources: Option<[u8; 32]>,
+    /// The digest of each [`offers::Kind`] that it knows, as far as it has asked for some or listens.
+    known_offers: [Option<[u8; 32]>; offers::KINDS],
     /// How many lists it waits for; of what they will show it need not be told.
     listing: usize,
 }
@@ -126,9 +126,8 @@ enum Work {
 }
 
 struct Listen {
-    tools: bool,
-    prompts: bool,
-    resources: bool,
+    /// Which lists it wants to hear of: `tools`, `prompts`, `resources`.
+    lists: Vec<&'static str>,
     exchange: Exchange,
 }
 
@@ -333,18 +332,22 @@ impl Session {
     fn spawn(self: &Arc<Self>, exchange: &Exchange, task: impl Future<Output = ()> + Send + 'static) {
         let token = CancellationToken::new();
         if self.begin(exchange, Work::Task(token.clone())) {
-            let (session, exchange) = (self.clone(), exchange.clone());
-            self.around.tracker.spawn(async move {
-                let outcome = tokio::select! {
-                    () = token.cancelled() => return,
-                    outcome = AssertUnwindSafe(defect::contained(task)).catch_unwind() => outcome,
-                };
-                // A fault of the relay's own costs this answer, and never leaves the client waiting for it.
-                if outcome.is_err() && session.finish(&exchange) {
-                    let text = "toolrelay failed at this request; please report it with the lines on stderr";
-                    exchange.error(protocol::INTERNAL_ERROR, text, None);
-                }
-            });
+            let answered = self.clone().guarded(exchange.clone(), task);
+            self.around.tracker.spawn(async move { token.run_until_cancelled(answered).await });
+        }
+    }
+
+    /// Runs a task that a request in flight needs before it can be sent on or answered.
+    fn go_on(self: &Arc<Self>, exchange: &Exchange, task: impl Future<Output = ()> + Send + 'static) {
+        self.around.tracker.spawn(self.clone().guarded(exchange.clone(), task));
+    }
+
+    /// A fault of the relay's own in the task costs this answer, and never leaves the client waiting for it.
+    async fn guarded(self: Arc<Self>, exchange: Exchange, task: impl Future<Output = ()>) {
+        let outcome = AssertUnwindSafe(defect::contained(task)).catch_unwind().await;
+        if outcome.is_err() && self.finish(&exchange) {
+            let text = "toolrelay failed at this request; please report it with the lines on stderr";
+            exchange.error(protocol::INTERNAL_ERROR, text, None);
         }
     }
 

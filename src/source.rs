@@ -345,6 +345,11 @@ impl Source {
         self.active.as_ref()?.link_of(tenant)
     }
 
+    /// The era of what this tenant uses of the source, while it runs.
+    pub fn era_for(&self, tenant: &Tenant) -> Option<Era> {
+        Some(self.link_of(tenant)?.era())
+    }
+
     /// Has a running source told which resources are wanted (see [`Link::subscribe`]); one that is not running is told when
     /// it has started.
     pub fn subscribe(&self, tenant: &Tenant, wanted: &[String], new: Option<&str>, gone: Option<&str>) {

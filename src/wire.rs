@@ -45,10 +45,5 @@ pub async fn handle<T: Send + 'static>(bytes: Bytes, handler: impl FnOnce(Bytes)
     if bytes.len() < LARGE_MESSAGE {
         return handler(bytes);
     }
-    let is_contained = defect::is_contained();
-    let work = move || if is_contained { defect::contained_now(|| handler(bytes)) } else { handler(bytes) };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(handled) => handled,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    defect::apart(|| handler(bytes)).await
 }

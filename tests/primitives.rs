@@ -237,6 +237,28 @@ fn changed_lists_are_told_of_to_whom_they_concern() {
     }
 }
 
+/// A client that has read one list has not read the other, however soon after a change it was.
+#[test]
+fn reading_one_list_hides_no_change_of_another() {
+    let place = Place::new();
+    let mut talker = start(&place, [Era::Legacy, Era::Legacy], Era::Legacy);
+    for list in ["prompts/list", "resources/list"] {
+        talker.request(list, json!({})).result();
+    }
+    let offer = |member: &str, key: &str| json!({"name": "zeta__offer", "arguments": {member: key}});
+    // What comes soon after a notification is held back for a while; in that while the client reads.
+    talker.request("tools/call", offer("prompt", "new")).result();
+    talker.relay.await_notices("prompts", |all| all.iter().any(|one| one.line.contains("prompts/list_changed")));
+    talker.request("tools/call", offer("resource", "new:one")).result();
+    eventually("the change has come", || {
+        talker.request("prompts/list", json!({})).result();
+        talker.request("resources/read", json!({"uri": "new:one"})).raw("error").is_none()
+    });
+    talker.request("prompts/list", json!({})).result();
+    talker.relay.await_notices("resources", |all| all.iter().any(|one| one.line.contains("resources/list_changed")));
+    talker.relay.finish();
+}
+
 /// What a source speaks of in a result can be read of it, listed or not.
 #[test]
 fn what_a_source_speaks_of_can_be_read_of_it() {

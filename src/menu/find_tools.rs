@@ -13,6 +13,7 @@ use crate::catalog::listing::Fingerprint;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Entry, Toolset, Withheld};
 use crate::config::Exposure;
+use crate::defect;
 use crate::snapshot::{Change, Snapshot};
 use crate::source::{Source, State};
 
@@ -280,11 +281,11 @@ async fn search<'a>(
     if snapshot.index.get().is_none() {
         let (catalog, index) = (snapshot.catalog.clone(), snapshot.index.clone());
         // On a thread of its own: a large catalog takes a while, and calls go on meanwhile.
-        let built = tokio::task::spawn_blocking(move || {
+        let built = defect::contained_apart(move || {
             index.get_or_init(|| Index::build(&catalog));
             crate::trim::give_back();
         });
-        if built.await.is_err() {
+        if built.await.is_none() {
             tracing::error!("search index could not be built");
         }
     }

@@ -54,7 +54,8 @@ impl Here {
             return Some(request);
         };
         let params = message.params_text().and_then(Object::parse);
-        let Some(raw) = params.and_then(|params| params.get("requestState")) else { return Some(request) };
+        let state = params.and_then(|params| params.get("requestState")).filter(|state| *state != "null");
+        let Some(raw) = state else { return Some(request) };
         let told = unquoted(raw)?;
         let (seal, state) = told.strip_prefix(MARK)?.split_at_checked(SEAL)?;
         let state = state.strip_prefix('-')?;

@@ -11,6 +11,9 @@ use crate::protocol;
 use crate::snapshot::Snapshot;
 use crate::wire::{Message, Object, quoted};
 
+/// The notifications besides that of the tools, and the lists that each is for.
+const OFFERS: [(&str, &[Kind]); 2] =
+    [("prompts", &[Kind::Prompts]), ("resources", &[Kind::Resources, Kind::Templates, Kind::Skills])];
 /// At least this long between two notifications.
 const GAP: Duration = Duration::from_secs(1);
 
@@ -31,7 +34,7 @@ impl Session {
             }
             let now = visible_digest(&snapshot, &self.principal);
             let mut told = false;
-            if self.lock().known != Some(now) && self.tell_list_changed("tools", |listen| listen.tools) {
+            if self.lock().known != Some(now) && self.tell_list_changed("tools") {
                 self.lock().known = Some(now);
                 told = true;
             }
@@ -53,50 +56,44 @@ impl Session {
         self.lock().known = Some(digest);
     }
 
-    /// Notes which prompts and resources the client knows now.
-    pub(super) fn knows_offers(&self, snapshot: &Snapshot) {
-        let [prompts, resources] = self.offer_digests(snapshot);
-        let mut state = self.lock();
-        (state.known_prompts, state.known_resources) = (Some(prompts), Some(resources));
-    }
-
-    fn offer_digests(&self, snapshot: &Snapshot) -> [[u8; 32]; 2] {
-        let of = |kinds: &[Kind]| digest(snapshot, kinds);
-        [of(&[Kind::Prompts]), of(&[Kind::Resources, Kind::Templates, Kind::Skills])]
-    }
-
-    /// Tells a client that its list of prompts or resources differs, if it has one or listens.
-    fn tell_offers_changed(&self, snapshot: &Snapshot) -> bool {
-        let state = self.lock();
-        let listens = state.listens.values().any(|listen| listen.prompts || listen.resources);
-        let known = (state.known_prompts, state.known_resources);
-        drop(state);
-        if known == (None, None) && !listens {
-            return false;
-        }
-        let [prompts, resources] = self.offer_digests(snapshot);
-        let mut told = false;
-        if known.0.is_some_and(|known| known != prompts) {
-            told |= self.tell_list_changed("prompts", |listen| listen.prompts);
-        }
-        if known.1.is_some_and(|known| known != resources) {
-            told |= self.tell_list_changed("resources", |listen| listen.resources);
-        }
-        if told || known.0.is_none() {
+    /// Notes that the client has these lists of prompts or resources now. Of others that the same notification is for it is
+    /// told what is new from now on.
+    pub(super) fn knows_offers(&self, snapshot: &Snapshot, read: &[Kind]) {
+        let told_with = OFFERS.into_iter().filter(|(_, kinds)| kinds.iter().any(|kind| read.contains(kind)));
+        for kind in told_with.flat_map(|(_, kinds)| kinds) {
+            let digest = digest(snapshot, *kind);
             let mut state = self.lock();
-            (state.known_prompts, state.known_resources) = (Some(prompts), Some(resources));
+            let known = &mut state.known_offers[*kind as usize];
+            if known.is_none() || read.contains(kind) {
+                *known = Some(digest);
+            }
+        }
+    }
+
+    /// Tells a client that lists of prompts or resources differ that it has or listens to.
+    fn tell_offers_changed(&self, snapshot: &Snapshot) -> bool {
+        let known = self.lock().known_offers;
+        let mut told = false;
+        for (list, kinds) in OFFERS {
+            let known = kinds.iter().filter_map(|kind| Some((*kind, known[*kind as usize]?)));
+            let now: Vec<_> = known.map(|(kind, known)| (kind, known, digest(snapshot, kind))).collect();
+            if now.iter().any(|(_, known, now)| known != now) && self.tell_list_changed(list) {
+                told = true;
+                let mut state = self.lock();
+                now.iter().for_each(|(kind, _, now)| state.known_offers[*kind as usize] = Some(*now));
+            }
         }
         told
     }
 
     /// `false` when there is nobody yet who may be told, or who need not be.
-    fn tell_list_changed(&self, list: &str, wants: impl Fn(&Listen) -> bool) -> bool {
+    fn tell_list_changed(&self, list: &str) -> bool {
         let state = self.lock();
         if state.listing > 0 {
             return false;
         }
-        let listens: Vec<_> =
-            state.listens.values().filter(|listen| wants(listen)).map(|listen| listen.exchange.clone()).collect();
+        let listens = state.listens.values().filter(|listen| listen.lists.contains(&list));
+        let listens: Vec<_> = listens.map(|listen| listen.exchange.clone()).collect();
         let initialized = state.initialized;
         drop(state);
         if initialized {
@@ -134,21 +131,15 @@ impl Session {
     }
 
     fn listen_now(self: &Arc<Self>, wanted: &Object<'_>, exchange: Exchange) {
-        let flag = |name: &str| wanted.get(name) == Some("true");
-        let (tools, prompts) = (flag("toolsListChanged"), flag("promptsListChanged"));
-        let resources = flag("resourcesListChanged");
+        let is_wanted = |list: &&str| wanted.get(&format!("{list}ListChanged")) == Some("true");
+        let lists: Vec<&str> = ["tools", "prompts", "resources"].into_iter().filter(is_wanted).collect();
         let Exchange { id, out, .. } = exchange.clone();
         let uris = self.listen_to(&uris(wanted), &exchange);
-        if prompts || resources {
-            self.knows_offers(&self.around.control.snapshots.now());
+        for (_, kinds) in OFFERS.iter().filter(|(list, _)| lists.contains(list)) {
+            self.knows_offers(&self.around.control.snapshots.now(), kinds);
         }
-        self.lock().listens.insert(id.clone(), Listen { tools, prompts, resources, exchange });
-        let mut accepted: Vec<String> = ["tools", "prompts", "resources"]
-            .into_iter()
-            .zip([tools, prompts, resources])
-            .filter(|(_, wanted)| *wanted)
-            .map(|(list, _)| format!("\"{list}ListChanged\":true"))
-            .collect();
+        let mut accepted: Vec<String> = lists.iter().map(|list| format!("\"{list}ListChanged\":true")).collect();
+        self.lock().listens.insert(id.clone(), Listen { lists, exchange });
         if !uris.is_empty() {
             let uris: Vec<String> = uris.iter().map(|uri| quoted(uri)).collect();
             accepted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));

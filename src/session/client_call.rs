@@ -130,7 +130,7 @@ pub struct ClientCall {
     pub place: Mutex<Place>,
     pub target: OnceLock<Target>,
     /// Whose instances of sources it goes to.
-    tenant: Tenant,
+    pub tenant: Tenant,
     /// It came through `call_tool`.
     dispatched: bool,
     /// How often its client was told that it waits.

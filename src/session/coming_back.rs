@@ -10,7 +10,6 @@ use super::parked::{NO_RESPONSES, NO_STATE, is_answer};
 use crate::call::{CallError, CallRequest, OF_ROUNDS, Ticket};
 use crate::config::CallLimits;
 use crate::protocol::{self, Era};
-use crate::source::{Source, State};
 use crate::wire::{Message, Object};
 
 /// Why a request is not sent to its source.
@@ -32,14 +31,14 @@ impl ClientCall {
             Place::Here(here) if here.exchange.modern => here.clone(),
             _ => return self.go(target, request, limits, ticket),
         };
-        if let Some(era) = era(&target.source) {
+        if let Some(era) = target.source.era_for(&self.tenant) {
             return self.come_back_to(era, &here, target, request, limits, ticket);
         }
         let call = self.clone();
-        here.session.around.tracker.clone().spawn(async move {
+        here.session.clone().go_on(&here.exchange.clone(), async move {
             // One that does not start fails the call as any other.
-            let _ = target.source.list().await;
-            let era = era(&target.source).unwrap_or(Era::Modern);
+            let _ = target.source.start(&call.tenant).await;
+            let era = target.source.era_for(&call.tenant).unwrap_or(Era::Modern);
             call.come_back_to(era, &here, target, request, limits, ticket);
         });
     }
@@ -69,14 +68,6 @@ impl ClientCall {
                 }
             }
         }
-    }
-}
-
-/// The era of a source that runs.
-fn era(source: &Source) -> Option<Era> {
-    match source.status().state {
-        State::Ready { version, .. } => Some(if version == protocol::MODERN { Era::Modern } else { Era::Legacy }),
-        _ => None,
     }
 }
 

@@ -32,6 +32,9 @@ pub enum Kind {
     Skills,
 }
 
+/// How many there are.
+pub const KINDS: usize = 4;
+
 impl Kind {
     /// By the method that lists it; only modern clients are told of extensions.
     pub fn of_method(method: &str, modern: bool) -> Option<Self> {
@@ -147,13 +150,10 @@ pub fn find_prompt(snapshot: &Snapshot, name: &str) -> Result<Found, Nowhere> {
 }
 
 /// A hash that differs when a list differs that the principal sees.
-pub fn digest(snapshot: &Snapshot, kinds: &[Kind]) -> [u8; 32] {
+pub fn digest(snapshot: &Snapshot, kind: Kind) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for kind in kinds {
-        for item in shown(snapshot, *kind) {
-            hash.update(item);
-            hash.update(b"\n");
-        }
+    for item in shown(snapshot, kind) {
+        hash.update(item);
         hash.update(b"\n");
     }
     hash.finalize().into()
@@ -187,7 +187,7 @@ impl Session {
                 let text = "there is no such cursor (any more): begin the list anew";
                 return own.error(protocol::INVALID_PARAMS, text, None);
             }
-            session.knows_offers(&snapshot);
+            session.knows_offers(&snapshot, &[kind]);
             let end = all.len().min(start + kind.page());
             let next = if end < all.len() { format!(",\"nextCursor\":\"{end}\"") } else { String::new() };
             let hints = if own.modern { kind.hints(&snapshot) } else { String::new() };

@@ -22,8 +22,7 @@ pub fn wants_input(result: &Object<'_>) -> bool {
 
 /// Asks a legacy client what the source asks, and sends the call once more with the answers.
 pub fn drive(call: Arc<ClientCall>, here: Here, reply: Reply) {
-    let tracker = here.session.around.tracker.clone();
-    tracker.spawn(async move {
+    here.session.clone().go_on(&here.exchange.clone(), async move {
         if let Err(error) = round(&call, &here, reply).await {
             call.refuse(&here, error);
         }

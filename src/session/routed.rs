@@ -1,80 +1,27 @@
 //! Owns the requests besides `tools/call` that go to one source: prompts, resources, completions, skills, tasks.
 //! Which source that is, is decided by [`super::offers`] and [`super::uris`].
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::client_call::{ClientCall, Here, Target};
 use super::offers::find_prompt;
 use super::uris::{Found, Nowhere, any_skills, candidates, find_resource, find_skill};
 use super::{Exchange, Session, Work, skills};
-use crate::call::{CallRequest, OfferShape, Reply, Subject, Ticket};
+use crate::call::{CallRequest, OfferShape, Subject, Ticket};
 use crate::config::CallLimits;
-use crate::protocol::{self, Era};
-use crate::snapshot::{Principal, Snapshot};
+use crate::protocol;
+use crate::snapshot::Snapshot;
 use crate::source::Source;
-use crate::wire::raw::elements;
 use crate::wire::{Message, Object, Span, quoted};
 
 /// The extension for tasks (SEP-2663).
 const TASKS: &str = "io.modelcontextprotocol/tasks";
-/// How much is remembered of what sources spoke of.
-const SEEN_MAX: usize = 4096;
-
-/// What sources spoke of in their results: URIs of resources that they need not list, and tasks. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Seen(Arc<Mutex<VecDeque<(Principal, String, String)>>>);
-
-impl Seen {
-    fn add(&self, principal: &Principal, what: &str, source: &str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(whose, known, _)| whose != principal || known != what);
-        if all.len() == SEEN_MAX {
-            all.pop_front();
-        }
-        all.push_back((principal.clone(), what.to_owned(), source.to_owned()));
-    }
-
-    /// The source that spoke of it, to this principal.
-    pub fn source(&self, principal: &Principal, what: &str) -> Option<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found = all.iter().rev().filter(|(whose, known, _)| whose == principal && known == what);
-        found.next().map(|(_, _, source)| source.clone())
-    }
-
-    /// Takes note of what a result speaks of; `object` is the same result where it has been looked into already.
-    pub fn note(&self, principal: &Principal, reply: &Reply, object: Option<&Object<'_>>, source: &str) {
-        let task =
-            object.filter(|object| reply.era == Era::Modern && object.string("resultType").as_deref() == Some("task"));
-        if let Some(task) = task.and_then(|object| object.string("taskId")) {
-            self.add(principal, &task_key(&task), source);
-        }
-        let content = match (object, reply.message.result) {
-            // Results can be large, and most have none.
-            _ if !reply.message.met.resource_link => None,
-            (Some(object), _) => object.get("content"),
-            (None, Some(span)) => Object::parse(reply.message.text(span)).and_then(|object| object.get("content")),
-            (None, None) => None,
-        };
-        for part in content.and_then(elements).into_iter().flatten().filter_map(Object::parse) {
-            if part.string("type").as_deref() == Some("resource_link")
-                && let Some(uri) = part.string("uri")
-            {
-                self.add(principal, &uri, source);
-            }
-        }
-    }
-}
 
 /// Whether a modern request declares the extension for tasks.
 fn has_tasks(message: &Message) -> bool {
     let capabilities = message.meta(protocol::META_CAPABILITIES).and_then(Object::parse);
     let extensions = capabilities.and_then(|own| Object::parse(own.get("extensions")?));
     extensions.is_some_and(|own| own.get(TASKS).is_some())
-}
-
-fn task_key(task: &str) -> String {
-    format!("task {task}")
 }
 
 /// A place where a request is routed by, and how.
@@ -141,7 +88,7 @@ impl Session {
             return self.go_other(&method, &by, found, &message, exchange, ticket);
         }
         // A source may have got it since it was last listed, or has not been listed yet.
-        self.around.tracker.spawn(async move {
+        self.go_on(&exchange.clone(), async move {
             let snapshot = session.around.control.once(|snapshot| !snapshot.awaits_any()).await;
             match session.find(&snapshot, &by) {
                 Ok(found) => session.go_other(&method, &by, found, &message, exchange, ticket),
@@ -154,11 +101,13 @@ impl Session {
     fn find(&self, snapshot: &Snapshot, by: &By) -> Result<Found, Nowhere> {
         match by {
             By::Prompt(_, name) => find_prompt(snapshot, name),
-            By::Resource(_, uri) => find_resource(snapshot, uri, |uri| self.around.seen.source(&self.principal, uri)),
+            By::Resource(_, uri) => {
+                find_resource(snapshot, uri, |uri| self.around.seen.source_of(&self.principal, uri))
+            }
             By::Skill(_, uri) => find_skill(snapshot, uri, false),
             By::Directory(_, uri) => find_skill(snapshot, uri, true),
             By::Task(task) => {
-                let source = self.around.seen.source(&self.principal, &task_key(task));
+                let source = self.around.seen.source_of_task(&self.principal, task);
                 let source = source.and_then(|source| snapshot.source(&source).cloned());
                 let found = |source| Found { source, own: task.clone(), naming: None };
                 source.map(found).ok_or(Nowhere::Unknown)

@@ -52,7 +52,7 @@ impl Session {
 
     pub(super) fn resource(&self, uri: &str) -> Result<Found, Nowhere> {
         let snapshot = self.around.control.snapshots.now();
-        find_resource(&snapshot, uri, |uri| self.around.seen.source(&self.principal, uri))
+        find_resource(&snapshot, uri, |uri| self.around.seen.source_of(&self.principal, uri))
     }
 
     /// The resources of a `subscriptions/listen` request; gives those that there are.

@@ -73,14 +73,14 @@ impl Session {
         }
         let request = request.from(self.caller(&exchange));
         let dispatched = matches!(asked, Asked::Dispatched { .. });
-        let call = ClientCall::new(Here::new(self, exchange, message, request.meta()), dispatched);
+        let call = ClientCall::new(Here::new(self, exchange.clone(), message, request.meta()), dispatched);
         let snapshot = self.around.control.snapshots.now();
         match dispatch::resolve(&snapshot, &asked) {
             Resolved::Route(route) => go(route, request, &asked, ticket, &call),
             Resolved::Refused(error) => call.ended(End::Failed(error)),
             Resolved::NotYet(_) => {
                 let snapshots = self.around.control.snapshots.clone();
-                self.around.tracker.spawn(async move {
+                self.go_on(&exchange, async move {
                     match settled(&snapshots, &asked, &call).await {
                         Ok(route) => go(route, request, &asked, ticket, &call),
                         Err(error) => call.ended(End::Failed(error)),
