@@ -82,8 +82,6 @@ pub struct Session {
 struct ClientState {
     /// By the id as the client wrote it.
     in_flight: HashMap<Arc<str>, InFlight>,
-    /// How many requests have come.
-    arrivals: u64,
     /// `subscriptions/listen` requests, by their ids.
     listens: BTreeMap<Arc<str>, Listen>,
     /// What was negotiated with `initialize`.
@@ -110,10 +108,14 @@ impl ClientState {
     fn holds(&self, id: &str) -> bool {
         self.in_flight.contains_key(id) || self.listens.contains_key(id)
     }
+
+    /// The request in flight, if it is still this one.
+    fn request(&self, exchange: &Exchange) -> Option<&InFlight> {
+        self.in_flight.get(&exchange.id).filter(|request| request.exchange.number == exchange.number)
+    }
 }
 
 struct InFlight {
-    number: u64,
     exchange: Exchange,
     work: Work,
 }
@@ -300,23 +302,31 @@ impl Session {
             exchange.error(protocol::INVALID_REQUEST, ID_IN_FLIGHT, None);
             return false;
         }
-        state.arrivals += 1;
-        let number = state.arrivals;
-        state.in_flight.insert(exchange.id.clone(), InFlight { number, exchange: exchange.clone(), work });
+        state.in_flight.insert(exchange.id.clone(), InFlight { exchange: exchange.clone(), work });
         true
     }
 
     /// Ends a request; `false` when it was cancelled, and must not be answered.
     fn finish(&self, exchange: &Exchange) -> bool {
-        let found = self.lock().in_flight.remove(&exchange.id).is_some();
+        let mut state = self.lock();
+        if state.request(exchange).is_none() {
+            return false;
+        }
+        state.in_flight.remove(&exchange.id);
+        drop(state);
         self.take_questions_back(exchange);
         self.tell_settled();
-        found
+        true
+    }
+
+    /// Whether a request has still to be answered.
+    fn waits_for(&self, exchange: &Exchange) -> bool {
+        self.lock().request(exchange).is_some()
     }
 
     /// By which the call of a request can be taken back.
     fn ticket(&self, exchange: &Exchange) -> Option<Arc<Ticket>> {
-        match self.lock().in_flight.get(&exchange.id)?.work {
+        match self.lock().request(exchange)?.work {
             Work::Call(ref ticket) => Some(ticket.clone()),
             Work::Task(_) => None,
         }
@@ -378,7 +388,7 @@ impl Session {
         let mut left: Vec<_> = ids.iter().filter_map(|id| state.in_flight.remove(id)).collect();
         drop(state);
         // The last one first: a place that becomes free is for none that is broken off as well.
-        left.sort_unstable_by_key(|request| std::cmp::Reverse(request.number));
+        left.sort_unstable_by_key(|request| std::cmp::Reverse(request.exchange.number));
         for InFlight { exchange, work, .. } in left {
             let text = "the relay is ending and broke this request off";
             match work {

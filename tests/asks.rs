@@ -8,7 +8,7 @@ mod support;
 mod talk;
 
 use serde_json::{Value, json};
-use support::{Place, Relay};
+use support::{Place, Relay, source};
 use talk::{ERAS, Era, Talker, able, wanted};
 
 const EAGER: &str = "exposure = \"eager\"";
@@ -409,5 +409,28 @@ fn answers_that_cannot_be_read_are_told_to_whoever_asked() {
         talker.relay.send(r#"{"jsonrpc":"2.0","id":901,"params":{},}"#);
         assert_eq!(talker.relay.answer_to("901").error_code(), -32700);
         talker.relay.finish();
+    }
+}
+
+/// What only modern clients know is a strange member where a legacy one writes it: the call goes on, and everything else with it.
+#[test]
+fn legacy_clients_that_write_modern_members_hold_nothing_up() {
+    let place = Place::new();
+    for era in ["legacy", "modern"] {
+        let sources = [source("fix", &["--era", era], ""), source("other", &[], "")];
+        let mut relay = Relay::greeted_in(&place, "", &sources);
+        for (name, value) in
+            [("requestState", json!("abc")), ("requestState", Value::Null), ("inputResponses", json!({}))]
+        {
+            let mut call = json!({"name": "fix__echo", "arguments": {"tag": 1}});
+            call[name] = value.clone();
+            assert_eq!(relay.request("tools/call", call).structured(), json!({"tag": 1}), "{era} {name} {value}");
+            let mut inner =
+                json!({"name": "call_tool", "arguments": {"source": "fix", "tool": "echo", "arguments": {"tag": 2}}});
+            inner[name] = value;
+            assert_eq!(relay.request("tools/call", inner).structured(), json!({"tag": 2}), "{era} {name}");
+        }
+        assert_eq!(relay.call("other", "echo", json!({"tag": 3})).structured(), json!({"tag": 3}));
+        relay.finish();
     }
 }

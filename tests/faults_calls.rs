@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use standing::Trial;
 use standing_http::HttpTrial;
-use support::{Client, Place, eventually, meta, source};
+use support::{Client, Place, Relay, eventually, meta, source};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 /// As the fixture's flag has them.
@@ -202,6 +202,35 @@ fn c16_a07_nothing_is_sent_for_a_call_that_was_taken_back() {
     assert_eq!(trial.call("deaf", "echo", json!({"n": 2})).structured(), json!({"n": 2}));
     assert_eq!(got(&place, "deaf", "notifications/cancelled").len(), 1);
     trial.finish();
+}
+
+/// A client that gives a call up may use its id again, before what the call waited for has come.
+#[test]
+fn c15_a03_an_id_that_is_used_again_gets_its_own_answer() {
+    let place = Place::new();
+    let sources = [source("late", &["--mute"], "start_timeout_secs = 2"), source("good", &[], "")];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    relay.await_status("good", "ready");
+    let ask = |method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "id": "same", "method": method, "params": params}).to_string()
+    };
+    let call = |source: &str, tool: &str, arguments: Value, meta: Value| {
+        let inner = json!({"source": source, "tool": tool, "arguments": arguments});
+        ask("tools/call", json!({"name": "call_tool", "arguments": inner, "_meta": meta}))
+    };
+    let taken_back = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"same"}}"#;
+    // What waits for the first listing of a source that will not come up.
+    for first in [
+        call("late", "echo", json!({}), json!({"progressToken": "old"})),
+        ask("resources/read", json!({"uri": "late:x"})),
+    ] {
+        relay.send(&first);
+        relay.send(taken_back);
+    }
+    relay.send(&call("good", "sleep", json!({"ms": 4000}), json!({})));
+    assert_eq!(relay.answer_to("\"same\"").text(), "slept 4000 ms");
+    assert_eq!(relay.noticed("notifications/progress"), 0);
+    relay.finish();
 }
 
 #[test]

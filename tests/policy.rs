@@ -250,3 +250,36 @@ fn names_lead_where_they_say() {
     }
     relay.finish();
 }
+
+/// Some readers take names that differ in letter case for one, others the first or the last of two: what such a reader might be told
+/// beside what was judged goes to no source.
+#[test]
+fn no_second_member_gets_past_the_rules() {
+    let place = Place::new();
+    let offers =
+        ["--tools", "get_x,delete_x", "--prompts", "good,private", "--resources", "file:///open,file:///secret"];
+    let rules = "deny = [\"delete_*\", \"private\", \"file:///secret\"]";
+    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &[place.journaled("s", &offers, rules)]);
+    relay.call("s", "get_x", json!({})).result();
+    let before = place.lines("s.journal").len();
+    for (more, method, params) in [
+        (r#","Params":{"name":"delete_x"}"#, "tools/call", r#"{"name":"s__get_x"}"#),
+        (r#","param\u017f":{"name":"delete_x"}"#, "tools/call", r#"{"name":"s__get_x"}"#),
+        (r#","METHOD":"tools/call""#, "prompts/get", r#"{"name":"s__good"}"#),
+        (r#","ID":1"#, "tools/call", r#"{"name":"s__get_x"}"#),
+        ("", "tools/call", r#"{"name":"s__get_x","Name":"delete_x"}"#),
+        ("", "resources/read", r#"{"uri":"file:///open","URI":"file:///secret"}"#),
+        ("", "resources/read", r#"{"uri":"file:///secret","uri":"file:///open"}"#),
+        ("", "prompts/get", r#"{"name":"s__good","Name":"private"}"#),
+        ("", "prompts/get", r#"{"name":"s__good","Arguments":{},"arguments":{}}"#),
+        ("", "completion/complete", r#"{"ref":{"type":"ref/prompt","name":"s__good"},"Ref":{},"argument":{}}"#),
+        ("", "completion/complete", r#"{"ref":{"type":"ref/prompt","name":"s__good","NAME":"private"},"argument":{}}"#),
+    ] {
+        let id = relay.new_id();
+        relay.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}{more}}}"#));
+        let reply = relay.answer(&id);
+        assert!([-32600, -32602].contains(&reply.error_code()), "{method} {params}{more}: {}", reply.line);
+    }
+    assert_eq!(place.lines("s.journal").len(), before);
+    relay.finish();
+}

@@ -50,6 +50,8 @@ pub struct CallRequest {
 
 /// Members by which a request takes up what came before (SEP-2322).
 pub const OF_ROUNDS: [&str; 2] = ["requestState", "inputResponses"];
+/// What the requests besides `tools/call` are judged and routed by.
+const ROUTED_BY: [&str; 6] = ["name", "arguments", "uri", "ref", "taskId", "_meta"];
 
 /// Arguments to put into a request.
 #[derive(Clone)]
@@ -89,7 +91,7 @@ impl CallRequest {
     /// The same where the params have been read already.
     pub fn of(message: &Message, params: Option<&Object<'_>>) -> Result<(Self, String, Option<Span>), BadRequest> {
         let object = params.ok_or(BadRequest::NoParams)?;
-        if let Some(name) = object.ambiguous(&["name", "arguments", "_meta"]) {
+        if let Some(name) = object.ambiguous(&["name", "arguments", "_meta"]).or_else(|| object.ambiguous(&OF_ROUNDS)) {
             return Err(BadRequest::Ambiguous(name));
         }
         let span = |text: &str| Span::of(&message.line, text);
@@ -133,6 +135,9 @@ impl CallRequest {
     /// Reads any other request; `name` is the place of what it is routed by, if that may have to be written anew.
     pub fn read_other(message: &Message, name: Option<Span>) -> Result<Self, BadRequest> {
         let object = message.params_object().ok_or(BadRequest::NoParams)?;
+        if let Some(name) = object.ambiguous(&ROUTED_BY).or_else(|| object.ambiguous(&OF_ROUNDS)) {
+            return Err(BadRequest::Ambiguous(name));
+        }
         let meta = object.get("_meta");
         let wants_progress = match meta.filter(|text| *text != "null") {
             Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),

@@ -127,9 +127,14 @@ impl Offer {
         self.resources.binary_search_by(|item| item.key.as_str().cmp(uri)).is_ok()
     }
 
-    /// Whether one of its templates gives this URI.
-    pub fn fits_template(&self, uri: &str) -> bool {
-        self.templates.iter().any(|item| item.key == uri || template_gives(&item.key, uri))
+    /// Whether it lists this template.
+    pub fn lists_template(&self, template: &str) -> bool {
+        self.templates.binary_search_by(|item| item.key.as_str().cmp(template)).is_ok()
+    }
+
+    /// The first of its templates that gives this URI.
+    pub fn fitting_template(&self, uri: &str) -> Option<&str> {
+        self.templates.iter().map(|item| item.key.as_str()).find(|template| template_gives(template, uri))
     }
 
     /// Whether it has resources or templates of this URI's scheme.
@@ -164,13 +169,44 @@ pub fn files(skill: &str) -> Vec<String> {
 /// Whether a URI may come from a template (RFC 6570): what stands outside of braces has to be there, in its order, and what
 /// braces stand for is not empty and has no slash unless they say so (`{+x}`, `{/x*}`, `{?x}` and their like).
 fn template_gives(template: &str, uri: &str) -> bool {
-    let Some((head, rest)) = template.split_once('{') else { return template == uri };
+    let Some((head, mut rest)) = template.split_once('{') else { return template == uri };
     let Some(uri) = uri.strip_prefix(head) else { return false };
-    let Some((expression, tail)) = rest.split_once('}') else { return false };
+    // Where in the URI each part may end, whatever those before it stand for: no part is tried twice at one place.
+    let mut ends = vec![false; uri.len() + 1];
+    ends[0] = true;
+    loop {
+        let Some((expression, tail)) = rest.split_once('}') else { return false };
+        let (literal, next) = tail.split_once('{').map_or((tail, None), |(literal, next)| (literal, Some(next)));
+        ends = after_literal(&after_expression(&ends, expression, uri), literal, uri);
+        match next {
+            Some(next) if ends.contains(&true) => rest = next,
+            Some(_) => return false,
+            None => return ends[uri.len()],
+        }
+    }
+}
+
+/// Where what braces stand for may end, from where it may begin.
+fn after_expression(starts: &[bool], expression: &str, uri: &str) -> Vec<bool> {
     let is_free = expression.starts_with(['+', '#', '/', '.', ';', '?', '&']);
-    let least = usize::from(!expression.starts_with(['/', '.', ';', '?', '&', '#']));
-    let most = if is_free { uri.len() } else { uri.find('/').unwrap_or(uri.len()) };
-    (least..=most).any(|end| uri.is_char_boundary(end) && template_gives(tail, &uri[end..]))
+    let may_be_empty = expression.starts_with(['/', '.', ';', '?', '&', '#']);
+    let mut goes_on = false;
+    let one = |(at, &starts): (usize, &bool)| {
+        let ends = uri.is_char_boundary(at) && (goes_on || may_be_empty && starts);
+        goes_on = (goes_on || starts) && (is_free || uri.as_bytes().get(at) != Some(&b'/'));
+        ends
+    };
+    starts.iter().enumerate().map(one).collect()
+}
+
+fn after_literal(starts: &[bool], literal: &str, uri: &str) -> Vec<bool> {
+    let mut ends = vec![false; starts.len()];
+    for at in (0..starts.len()).filter(|at| starts[*at]) {
+        if uri[at..].starts_with(literal) {
+            ends[at + literal.len()] = true;
+        }
+    }
+    ends
 }
 
 #[cfg(test)]
@@ -190,9 +226,17 @@ mod tests {
             ("note://all", "note://all", true),
             ("note://all", "note://al", false),
             ("note://{id", "note://{id", false),
+            ("a:{x}{y}", "a:1", false),
+            ("a:{x}{y}", "a:12", true),
+            ("a:{x}{+y}!", "a:1/2!", true),
+            ("a:{x}/{y}/", "a:1/2/", true),
+            ("a:{x}/{y}/", "a:1//", false),
         ] {
             assert_eq!(template_gives(template, uri), gives, "{template} {uri}");
         }
+        // Many ways to read it cost no more than one.
+        let (template, uri) = (format!("a:{}!", "{+x}".repeat(200)), format!("a:{}", "b".repeat(5000)));
+        assert!(!template_gives(&template, &uri) && template_gives(&template, &(uri + "!")));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! It does not decide what is answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::call::{CallError, OfferShape, error_shape};
 use crate::protocol::{self, Era};
@@ -15,6 +16,8 @@ const RESULT_TYPES: &[&str] = &["complete", "input_required", "task"];
 pub struct Exchange {
     /// As the client wrote it; `null` where it could not be read.
     pub id: Arc<str>,
+    /// Its own, in the order of arrival: a client may use an id again.
+    pub number: u64,
     /// In the shapes of 2026-07-28.
     pub modern: bool,
     /// The shape that the result of a source has to have, where it is not that of a tool.
@@ -24,7 +27,9 @@ pub struct Exchange {
 
 impl Exchange {
     pub fn new(id: &str, modern: bool, out: &Arc<Outbox>) -> Self {
-        Self { id: id.into(), modern, offer: None, out: out.clone() }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        Self { id: id.into(), number, modern, offer: None, out: out.clone() }
     }
 
     /// Answers with a result; `members` is the text of an object.

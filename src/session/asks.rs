@@ -169,7 +169,7 @@ impl Session {
 
     /// Asks a legacy client, on the stream of the request that it belongs to.
     fn ask(self: &Arc<Self>, exchange: &Exchange, method: &str, params: &str, from: Asker) {
-        if !self.lock().in_flight.contains_key(&exchange.id) {
+        if !self.waits_for(exchange) {
             return;
         }
         // Where nothing but the answer can be sent, the client may listen elsewhere.

@@ -155,6 +155,14 @@ impl ClientCall {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The request that waits for the answer, if there is one now.
+    pub(super) fn here(&self) -> Option<Here> {
+        match &*self.lock() {
+            Place::Here(here) => Some(here.clone()),
+            _ => None,
+        }
+    }
+
     /// Sends the call to its source.
     pub fn send(self: &Arc<Self>, target: Target, request: CallRequest, limits: CallLimits, ticket: Arc<Ticket>) {
         if request.comes_back() {
@@ -350,6 +358,7 @@ impl ClientCall {
     pub fn waits(&self, why: &str) {
         if let Place::Here(here) = &*self.lock()
             && let Some(token) = &here.token
+            && here.session.waits_for(&here.exchange)
         {
             // Progress may only grow, and the source's own begins at zero or one: so this stays far below.
             let progress = f64::from(self.waited.fetch_add(1, Ordering::Relaxed) + 1) * 1e-9;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::client_call::{ClientCall, Here, Place, Target};
+use super::client_call::{ClientCall, Here, Target};
 use super::pages;
 use super::parked::{NO_RESPONSES, NO_STATE, is_answer};
 use crate::call::{CallError, CallRequest, OF_ROUNDS, Ticket};
@@ -27,9 +27,9 @@ impl ClientCall {
         limits: CallLimits,
         ticket: Arc<Ticket>,
     ) {
-        let here = match &*self.lock() {
-            Place::Here(here) if here.exchange.modern => here.clone(),
-            _ => return self.go(target, request, limits, ticket),
+        // Not with the place locked: what follows looks at it, too.
+        let Some(here) = self.here().filter(|here| here.exchange.modern) else {
+            return self.go(target, request, limits, ticket);
         };
         if let Some(era) = target.source.era_for(&self.tenant) {
             return self.come_back_to(era, &here, target, request, limits, ticket);

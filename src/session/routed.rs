@@ -182,6 +182,9 @@ fn completed(message: &Message, params: Option<&Object<'_>>) -> Result<By, &'sta
     const WRONG: &str =
         "`params.ref` must be {\"type\":\"ref/prompt\",\"name\":..} or {\"type\":\"ref/resource\",\"uri\":..}";
     let about = params.ok_or(WRONG)?.get("ref").and_then(Object::parse).ok_or(WRONG)?;
+    if about.ambiguous(&["type", "name", "uri"]).is_some() {
+        return Err("a member of `params.ref` stands there twice, or in another letter case");
+    }
     let place = |member: &str| {
         let raw = about.get(member).ok_or(WRONG)?;
         let text = crate::wire::unquoted(raw).ok_or(WRONG)?.into_owned();

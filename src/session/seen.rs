@@ -47,16 +47,15 @@ impl Seen {
         if let Some(task) = task.and_then(|object| object.string("taskId")) {
             self.with(principal, |spoken| spoken.tasks.add(&task, source));
         }
-        let content = match (object, reply.message.result) {
-            // Results can be large, and most have none.
-            _ if !reply.message.met.resource_link => None,
-            (Some(object), _) => object.get("content"),
-            (None, Some(span)) => Object::parse(reply.message.text(span)).and_then(|object| object.get("content")),
-            (None, None) => None,
-        };
-        let Some(parts) = content.and_then(elements) else { return };
+        // Results can be large, and most have none.
+        let Some(span) = reply.message.result.filter(|_| reply.message.met.resource_link) else { return };
+        let read = if object.is_none() { Object::parse(reply.message.text(span)) } else { None };
+        let Some(result) = object.or(read.as_ref()) else { return };
+        let list = |name: &str| result.get(name).and_then(elements).unwrap_or_default().into_iter();
+        let in_messages = list("messages").filter_map(|message| Object::parse(message)?.get("content"));
         let is_link = |part: &Object<'_>| part.string("type").as_deref() == Some("resource_link");
-        let uris = parts.into_iter().filter_map(Object::parse).filter(is_link).filter_map(|part| part.string("uri"));
+        let links = list("content").chain(in_messages).filter_map(Object::parse).filter(is_link);
+        let uris = links.filter_map(|link| link.string("uri"));
         self.with(principal, |spoken| uris.for_each(|uri| spoken.resources.add(&uri, source)));
     }
 }

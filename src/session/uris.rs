@@ -2,7 +2,7 @@
 //!
 //! A resource keeps its URI; where several sources list the same one, the first in the catalog's order keeps it, and the
 //! others' are `toolrelay://SOURCE/URI`, which leads to the source whether it is listed or not. Any other URI leads to the
-//! source whose template gives it, else to the one that spoke of it, else to the only one that has resources of its scheme, or
+//! only source with a template that gives it, else to the one that spoke of it, else to the only one that has resources of its scheme, or
 //! that has resources at all. What a source with skills (SEP-2640) calls `skill://PATH` is `skill://SOURCE/PATH`, always, and
 //! such a URI leads nowhere else: two sources may have skills of one name. What a URI leads to, the rules may still withhold.
 
@@ -117,16 +117,24 @@ fn lookup(snapshot: &Snapshot, uri: &str, seen: impl Fn(&str) -> Option<String>)
     let able = || offers(snapshot).filter(|(_, _, offer)| offer.abilities.resources);
     // What a source with skills has under this scheme is known by other URIs.
     let all = || able().filter(|(_, _, offer)| !is_skill || !has_skills(offer, false));
-    if let Some((_, source, _)) = all().find(|(_, _, offer)| offer.lists(uri)) {
+    if let Some((_, source, _)) = all().find(|(_, _, offer)| offer.lists(uri) || offer.lists_template(uri)) {
         return found(source);
     }
-    let of_template = || all().filter(|(_, _, offer)| offer.fits_template(uri)).map(|(_, source, _)| source);
-    let first = of_template().find(|source| withheld(snapshot, source, uri).is_none());
-    if let Some(source) = first.or_else(|| of_template().next()) {
+    let fitting = || all().filter_map(|(_, source, offer)| Some((source, offer.fitting_template(uri)?)));
+    let mut left = fitting().filter(|(source, _)| withheld(snapshot, source, uri).is_none());
+    if let Some((source, template)) = left.next() {
+        // Where others have the same template, theirs are known by other URIs.
+        if left.all(|(_, other)| other == template) {
+            return found(source);
+        }
+    } else if let Some((source, _)) = fitting().next() {
         return found(source);
     }
     if let Some((_, source, _)) = seen(uri).and_then(|id| able().find(|(toolset, ..)| toolset.id.as_str() == id)) {
         return found(source);
+    }
+    if fitting().next().is_some() {
+        return None;
     }
     if is_skill && any_skills(snapshot, false) {
         return None;
@@ -144,13 +152,16 @@ fn lookup(snapshot: &Snapshot, uri: &str, seen: impl Fn(&str) -> Option<String>)
     }
 }
 
-/// Under which URIs a resource can be asked for that no source lists and several may have.
+/// Under which URIs a resource can be asked for that no source lists and several may have: those with a template for it, else
+/// those that have resources of its scheme.
 pub fn candidates(snapshot: &Snapshot, uri: &str) -> Vec<String> {
-    let may_have = |source: &Source, offer: &Offer| {
-        offer.abilities.resources && offer.has_scheme(uri) && withheld(snapshot, source, uri).is_none()
+    let those = |may_have: fn(&Offer, &str) -> bool| -> Vec<String> {
+        let able = offers(snapshot).filter(|(_, _, offer)| offer.abilities.resources && may_have(offer, uri));
+        let own = able.filter(|(_, source, _)| withheld(snapshot, source, uri).is_none());
+        own.map(|(toolset, ..)| Naming::Relay(toolset.id.clone()).shown(uri)).collect()
     };
-    let own = offers(snapshot).filter(|(_, source, offer)| may_have(source, offer));
-    own.map(|(toolset, ..)| Naming::Relay(toolset.id.clone()).shown(uri)).collect()
+    let fitting = those(|offer, uri| offer.fitting_template(uri).is_some());
+    if fitting.is_empty() { those(Offer::has_scheme) } else { fitting }
 }
 
 /// Under which URI a listed resource or template of a source is shown, unless another source's is shown under it already.

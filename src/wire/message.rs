@@ -155,6 +155,8 @@ fn before(line: &[u8]) -> usize {
     line.len() - rest.len()
 }
 
+const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
 /// The members that matter, the last of each name.
 #[derive(Default)]
 struct Members {
@@ -184,7 +186,12 @@ impl Members {
             b"params" => &mut self.params,
             b"result" => &mut self.result,
             b"error" => &mut self.error,
-            _ => return,
+            // Some readers take these for the same.
+            _ => {
+                let is_like = |own: &&str| super::object::is_alike(name, own.as_bytes());
+                self.repeated |= MEMBERS.iter().any(is_like);
+                return;
+            }
         };
         self.repeated |= place.is_some();
         *place = Some(value);
@@ -273,6 +280,12 @@ mod tests {
             seen(r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{},"\ud800":1}"#),
             (Kind::Reply, some("2"), String::new(), None, some("{}"), None, false)
         );
+        for (name, regular) in
+            [("ID", false), ("re\u{17f}ult", false), ("\\u0050arams", false), ("ids", true), ("x", true)]
+        {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"{name}":2,"result":{{}}}}"#);
+            assert_eq!(parse(&text).unwrap().regular, regular, "{text}");
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl<'a> Object<'a> {
 
     /// The first of `names` that stands here twice, or in another letter case: readers disagree on which of them counts.
     pub fn ambiguous(&self, names: &[&'static str]) -> Option<&'static str> {
-        let count = |name: &str| self.members.iter().filter(|member| member.key.eq_ignore_ascii_case(name)).count();
+        let is_so = |member: &&Member<'_>, name: &str| is_alike(member.key.as_bytes(), name.as_bytes());
+        let count = |name: &str| self.members.iter().filter(|member| is_so(member, name)).count();
         names.iter().copied().find(|name| match count(name) {
             0 => false,
             1 => self.get(name).is_none(),
@@ -52,6 +53,15 @@ impl<'a> Object<'a> {
         out.push('}');
         out
     }
+}
+
+/// Whether readers that do not look at letter case may take one name for the other: those fold `ſ` and the sign for Kelvin, too.
+pub fn is_alike(name: &[u8], own: &[u8]) -> bool {
+    if name.is_ascii() {
+        return name.eq_ignore_ascii_case(own);
+    }
+    let folded = String::from_utf8_lossy(name).replace('\u{17f}', "s").replace('\u{212a}', "k");
+    folded.as_bytes().eq_ignore_ascii_case(own)
 }
 
 #[cfg(test)]
