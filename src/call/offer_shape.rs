@@ -1,5 +1,5 @@
 //! Owns the shape of what `prompts/get` and `resources/read` give: a result that strict clients would refuse is given a legal
-//! shape, with nothing lost that it says. A large result that begins as most do is not looked into.
+//! shape, with nothing lost that it says. A large result that begins as most do, and has no `null`, is not looked into.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,14 +22,15 @@ pub enum OfferShape {
 impl OfferShape {
     /// The reply with its result in a legal shape; `None` where it has one, or is an error.
     pub fn mended_reply(&self, reply: &Message) -> Option<Message> {
-        let result = self.mended(reply.text(reply.result?))?;
+        let result = self.mended(reply.text(reply.result?), !reply.met.null)?;
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", reply.id_text()?);
         Message::parse(line.into()).ok()
     }
 
-    fn mended(&self, result: &str) -> Option<String> {
+    /// `by_glance`: a large one that begins as most do is not looked into.
+    fn mended(&self, result: &str, by_glance: bool) -> Option<String> {
         let list = self.list();
-        if result.len() > SMALL && result.starts_with(&format!("{{\"{list}\":[{{")) {
+        if by_glance && result.len() > SMALL && result.starts_with(&format!("{{\"{list}\":[{{")) {
             return None;
         }
         let Some(object) = Object::parse(result) else {
@@ -149,9 +150,9 @@ mod tests {
 
     /// What a result becomes; and that, once legal, it stays.
     fn check(shape: &OfferShape, result: &str, want: &str) {
-        let got = shape.mended(result);
+        let got = shape.mended(result, true);
         assert_eq!(got.as_deref(), Some(want), "{result}");
-        assert_eq!(shape.mended(want), None, "{want}");
+        assert_eq!(shape.mended(want, true), None, "{want}");
     }
 
     #[test]
@@ -162,18 +163,20 @@ mod tests {
             r#"{"messages":[{"content":{"type":"video","a":1e400},"role":"assistant"}],"y":null,"isError":5}"#,
             r#"{"resultType":"input_required","inputRequests":{}}"#,
         ] {
-            assert_eq!(OfferShape::Messages.mended(result), None, "{result}");
+            assert_eq!(OfferShape::Messages.mended(result, true), None, "{result}");
         }
         for result in [
             r#"{"contents":[]}"#,
             r#"{"contents":[{"uri":"y:1","text":""}, {"blob":"aGk=","uri":"y:2","mimeType":"a/b","_meta":{}}]}"#,
             r#"{"resultType":"complete","ttlMs":5,"contents":[],"description":null}"#,
         ] {
-            assert_eq!(contents_shape().mended(result), None, "{result}");
+            assert_eq!(contents_shape().mended(result, true), None, "{result}");
         }
-        let large = "a".repeat(2 * SMALL);
-        let large = format!("{{\"contents\":[{{\"uri\":\"y:1\",\"text\":\"{large}\",\"mimeType\":null}}]}}");
-        assert_eq!(contents_shape().mended(&large), None);
+        let large =
+            |rest: &str| format!("{{\"contents\":[{{\"uri\":\"y:1\",\"text\":\"{}\"{rest}}}]}}", "a".repeat(2 * SMALL));
+        assert!(contents_shape().mended(&large(",\"mimeType\":null"), true).is_none());
+        assert!(contents_shape().mended(&large(""), false).is_none());
+        assert!(contents_shape().mended(&large(",\"mimeType\":null"), false) == Some(large("")));
     }
 
     #[test]

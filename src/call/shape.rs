@@ -23,19 +23,23 @@ const TAIL: usize = 256;
 /// 2025-11-25 structured content has to be an object: `any` says that it may be anything.
 pub fn mended_reply(reply: &Message, any: bool) -> Option<Message> {
     let place = reply.result?;
-    if is_in_order(&reply.line[place.range()], any || !reply.met.structured) {
+    // Programs that write out what they have not do so in results of any size.
+    let by_glance = !reply.met.null;
+    if by_glance && is_in_order(&reply.line[place.range()], any || !reply.met.structured) {
         return None;
     }
-    let result = mended(reply.text(place), any)?;
+    let result = looked_into(reply.text(place), any, by_glance)?;
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", reply.id_text()?);
     Message::parse(line.into()).ok()
 }
 
 /// The same of a result by itself.
 pub fn mended(result: &str, any: bool) -> Option<String> {
-    if is_in_order(result.as_bytes(), any) {
-        return None;
-    }
+    if is_in_order(result.as_bytes(), any) { None } else { looked_into(result, any, true) }
+}
+
+/// The same, of a large content `by_glance` only.
+fn looked_into(result: &str, any: bool, by_glance: bool) -> Option<String> {
     let Some(object) = Object::parse(result) else {
         let blocks = if result == "null" { Vec::new() } else { vec![said(result)] };
         return Some(format!("{{\"content\":[{}]}}", blocks.join(",")));
@@ -47,7 +51,7 @@ pub fn mended(result: &str, any: bool) -> Option<String> {
     let (content, structured) = (object.get("content"), object.get("structuredContent"));
     let is_kept = structured.is_none_or(|value| any || value.starts_with('{'));
     let beside = beside(&object);
-    if is_kept && content.is_some_and(has_good_blocks) && beside.is_empty() {
+    if is_kept && content.is_some_and(|content| has_good_blocks(content, by_glance)) && beside.is_empty() {
         return None;
     }
     let mut blocks: Vec<String> = blocks(content);
@@ -109,10 +113,10 @@ fn has_good_end(end: &[u8]) -> bool {
     is_good("\"isError\"", &["true", "false"]) && is_good("\"_meta\"", &["{"])
 }
 
-/// Whether a content is a list of blocks that clients take; of a large one, whether it begins so.
-fn has_good_blocks(content: &str) -> bool {
+/// Whether a content is a list of blocks that clients take; of a large one by glance, whether it begins so.
+fn has_good_blocks(content: &str, by_glance: bool) -> bool {
     let Some(list) = content.strip_prefix('[') else { return false };
-    if list.len() > SMALL {
+    if by_glance && list.len() > SMALL {
         return list.trim_start().starts_with(['{', ']']);
     }
     let is_good = |text: &str| matches!(block(text), Some(Cow::Borrowed(_)));
@@ -145,7 +149,10 @@ fn says(block: &str, value: &str) -> bool {
     let block = Object::parse(block);
     let text = block.and_then(|block| block.get("text").and_then(unquoted).map(std::borrow::Cow::into_owned));
     let read = |text: &str| serde_json::from_str::<Value>(text).ok();
-    text.is_some_and(|text| text == value || read(&text).is_some_and(|said| Some(said) == read(value)))
+    // Numbers are read as far as a double goes.
+    let is_exact = |text: &str| !text.as_bytes().split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() > 15);
+    let is_same = |text: &str| is_exact(value) && read(text).is_some_and(|said| Some(said) == read(value));
+    text.is_some_and(|text| text == value || is_same(&text))
 }
 
 #[cfg(test)]
@@ -185,6 +192,28 @@ mod tests {
             (&strange, ",\"structuredContent\":5", of(&format!("{filler},{}", text_block("\"5\"")), "")),
         ] {
             assert!(mended(&of(blocks, rest), false) == Some(want), "{rest}");
+        }
+    }
+
+    /// What strict clients refuse most often, at any size.
+    #[test]
+    fn what_says_nothing_is_left_out_of_large_results() {
+        let text = quoted(&"x".repeat(2 * SMALL));
+        let reply = |result: &str| {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{result}}}");
+            Message::parse(line.into()).unwrap_or_else(|(why, _)| panic!("{why}"))
+        };
+        let mended = |result: &str| {
+            let mended = mended_reply(&reply(result), true)?;
+            Some(mended.text(mended.result?).to_owned())
+        };
+        let good = format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}]}}");
+        assert_eq!(mended(&good), None);
+        for bad in [
+            format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text},\"annotations\":null,\"_meta\":null}}]}}"),
+            format!("{{\"isError\":null,\"content\":[{{\"type\":\"text\",\"text\":{text}}}]}}"),
+        ] {
+            assert_eq!(mended(&bad).as_deref(), Some(&*good));
         }
     }
 

@@ -39,10 +39,12 @@ pub struct Met {
     pub resource_link: bool,
     /// One `structuredContent`.
     pub structured: bool,
+    /// A `null`, where no string is.
+    pub null: bool,
 }
 
 impl Met {
-    const NOTHING: Self = Self { ascii: true, resource_link: false, structured: false };
+    const NOTHING: Self = Self { ascii: true, resource_link: false, structured: false, null: false };
 
     /// A string of this text, as it is written.
     #[inline(always)]
@@ -213,7 +215,10 @@ fn value(text: &[u8], mut at: usize, met: &mut Met) -> At {
             Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
             Some(b't') => at = word(text, at, b"true")?,
             Some(b'f') => at = word(text, at, b"false")?,
-            Some(b'n') => at = word(text, at, b"null")?,
+            Some(b'n') => {
+                at = word(text, at, b"null")?;
+                met.null = true;
+            }
             _ => return fault(text, at, "expected a value"),
         }
         // It ends here, and with it maybe what it stands in.

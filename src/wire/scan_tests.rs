@@ -110,8 +110,11 @@ fn told_by_serde(line: &[u8]) -> Told {
         _ => return Err("message"),
     };
     let names = ["jsonrpc", "id", "method", "params", "result", "error"];
+    let is_in_another_case =
+        |key: &[u8]| names.iter().any(|name| key != name.as_bytes() && key.eq_ignore_ascii_case(name.as_bytes()));
     let regular = get("jsonrpc").is_some_and(|version| version.get() == "\"2.0\"")
         && names.iter().all(|name| count(name) < 2)
+        && !found.iter().any(|(key, _)| is_in_another_case(&key.0))
         && (result.is_none() || error.is_none());
     let error = error.filter(|error| result.is_none() || error.get() != "null");
     let result = result.filter(|_| error.is_none());
