@@ -383,10 +383,19 @@ impl ReturnPath for Back {
         if let Place::Here(here) = &*self.0.lock()
             && let Some(own) = &here.token
         {
+            let whole = Span { start: 0, end: notice.line.len() };
+            let (params, head, tail) = match notice.params {
+                Some(params) if !notice.regular => {
+                    (params, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":", "}")
+                }
+                _ => (whole, "", ""),
+            };
             here.tell(&[
-                Piece::Slice(&notice.line, 0, token.start),
+                Piece::Text(head),
+                Piece::Slice(&notice.line, params.start, token.start),
                 Piece::Text(own),
-                Piece::Slice(&notice.line, token.end, notice.line.len()),
+                Piece::Slice(&notice.line, token.end, params.end),
+                Piece::Text(tail),
             ]);
         }
     }

@@ -19,10 +19,14 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 impl Session {
     pub(super) fn call_tool(self: &Arc<Self>, message: &Message, params: Option<&Object<'_>>, exchange: Exchange) {
         let Some(exchange) = self.resume(message, params, exchange) else { return };
-        let (request, name, arguments) = match CallRequest::of(message, params) {
+        let (mut request, name, arguments) = match CallRequest::of(message, params) {
             Ok(read) => read,
             Err(error) => return exchange.error(protocol::INVALID_PARAMS, &bad_request(&error), None),
         };
+        // Nobody is told that tasks of 2025-11-25 can be had here: one that was begun could not be asked for again.
+        if !exchange.modern && params.is_some_and(|params| params.get("task").is_some()) {
+            request = request.without(&["task"]);
+        }
         let arguments_text = arguments.map(|span| message.text(span));
         if name == menu::CALL_TOOL {
             return match menu::call_tool::read(&self.around.control.snapshots.now(), arguments_text) {

@@ -155,6 +155,8 @@ fn before(line: &[u8]) -> usize {
     line.len() - rest.len()
 }
 
+/// How the method of a notification begins.
+const NOTE: &[u8] = b"\"notifications/";
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// The members that matter, the last of each name.
@@ -200,7 +202,11 @@ impl Members {
     fn message(&self, line: &Bytes, met: Met) -> Result<Message, Unreadable> {
         let text = |span: Span| &line[span.range()];
         let not_null = |span: &Span| text(*span) != b"null";
-        let kind = match (self.method, self.id) {
+        // Some write out that a notification has none.
+        let is_note =
+            |id: &Span| text(*id) == b"null" && self.method.is_some_and(|method| text(method).starts_with(NOTE));
+        let id = self.id.filter(|id| !is_note(id));
+        let kind = match (self.method, id) {
             (Some(method), _) if line[method.start] != b'"' => {
                 return Err(Unreadable::NotMessage("`method` is no string"));
             }
@@ -213,11 +219,12 @@ impl Members {
         let error = self.error.filter(|error| self.result.is_none() || not_null(error));
         let regular = self.jsonrpc.is_some_and(|version| text(version) == b"\"2.0\"")
             && !self.repeated
+            && id == self.id
             && (self.result.is_none() || self.error.is_none());
         Ok(Message {
             line: line.clone(),
             kind,
-            id: self.id,
+            id,
             method: self.method,
             params: self.params,
             result: if error.is_some() { None } else { self.result },
@@ -264,6 +271,11 @@ mod tests {
             seen(r#"{"method":"ping","params":null}"#),
             (Kind::Notification, None, "ping".into(), None, None, None, false)
         );
+        assert_eq!(
+            seen(r#"{"jsonrpc":"2.0","id":null,"method":"notifications/progress","params":{}}"#),
+            (Kind::Notification, None, "notifications/progress".into(), some("{}"), None, None, false)
+        );
+        assert_eq!(seen(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#).0, Kind::Request);
         assert_eq!(
             seen(r#"{"jsonrpc":"2.0","id":1,"result":null}"#),
             (Kind::Reply, some("1"), String::new(), None, some("null"), None, true)
