@@ -7,6 +7,7 @@ mod budget;
 mod commands;
 mod deliver;
 mod door;
+mod events;
 mod failures;
 pub mod farewell;
 pub mod handshake;

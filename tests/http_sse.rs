@@ -331,3 +331,28 @@ fn what_is_no_stream_is_told() {
         relay.finish();
     }
 }
+
+/// What such a source sends that is no message was dropped without a word, and it could flood the relay with it.
+#[test]
+fn what_is_no_message_is_counted_and_told() {
+    let web = Web::start(
+        |_, out| out.reply(404, &[], "no such path"),
+        |seen, out| match (seen.method.as_str(), seen.path.as_str()) {
+            ("GET", "/mcp") => {
+                out.stream();
+                out.chunk("event: endpoint\ndata: /message?session=1\n\nevent: note\ndata: {\n\ndata: ready\n\n");
+                let _ = out.is_closed_within(Duration::from_secs(20));
+                true
+            }
+            ("POST", "/message?session=1") => {
+                out.reply(202, &[], "Accepted");
+                true
+            }
+            _ => false,
+        },
+    );
+    let mut relay = Trial::start(&[web.source("web", "transport = 'sse'\nstart_timeout_secs = 1")]);
+    let (_, text) = relay.call("web", "echo", json!({})).failure();
+    assert!(text.contains("did not answer the handshake") && text.contains("a line that is no message"), "{text}");
+    relay.finish();
+}

@@ -7,17 +7,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 
+use super::events::{Events, Over};
 use super::failures;
 use super::http::Connection;
-use super::pace::Pace;
 use super::refusal::{self, Complaint, Refusal};
 use crate::call::CallError;
 use crate::protocol::Era;
-use crate::wire::sse::{Event, SseReader};
+use crate::wire::sse::Event;
 use crate::wire::{self, Kind, Message, Outbox, Unreadable};
-
-/// How long a stream that has answered may take to end, so that its connection can be used again.
-const LAST_BYTES: Duration = Duration::from_millis(500);
 
 /// How much of a refusal is read, and for how long.
 const REFUSAL_MAX: usize = 1024 * 1024;
@@ -147,59 +144,51 @@ impl Connection {
     /// Reads a stream of events to its end, or until what was asked is answered.
     pub async fn read_stream(
         self: &Arc<Self>,
-        mut response: Response,
+        response: Response,
         asked: Option<Asked>,
     ) -> Result<StreamEnd, CallError> {
-        let mut reader = SseReader::new(self.max_message);
+        let mut events = Events::of(self, response);
         let mut end = StreamEnd::default();
-        let mut events = Vec::new();
         loop {
-            let chunk = response.chunk().await;
-            let fed = match &chunk {
-                Ok(Some(chunk)) => reader.feed(chunk, &mut events),
-                _ => reader.finish(&mut events),
-            };
-            let mut pace = Pace::new(&self.link);
-            for event in events.drain(..) {
-                end.spoke = true;
-                self.take_event(event, asked, &mut end).await;
-                pace.line().await;
-            }
-            pace.rest(None).await;
-            if let Err(too_long) = fed {
-                let why = format!("{too_long}, more than `max_message_mib` of the relay allows");
-                return Err(failures::unreadable(&self.link.source, &why));
-            }
-            end.last_id = reader.last_id().map(str::to_owned);
-            end.retry = reader.retry();
-            match chunk {
-                _ if end.answered || end.complaint.is_some() => {
-                    let rest = async { while matches!(response.chunk().await, Ok(Some(_))) {} };
-                    let _ = tokio::time::timeout(LAST_BYTES, rest).await;
-                    return Ok(end);
+            match events.next().await {
+                Ok(event) => {
+                    end.spoke = true;
+                    let delivered = self.take_event(event, asked).await;
+                    end.answered |= delivered.answered;
+                    end.complaint = end.complaint.take().or(delivered.complaint);
                 }
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(end),
-                Err(error) => {
-                    end.broke = Some(self.target.told(&error));
-                    return Ok(end);
+                Err(Over::Ended) => break,
+                Err(Over::BrokeOff(why)) => {
+                    end.broke = Some(why);
+                    break;
                 }
+                Err(Over::TooLong(why)) => {
+                    let why = format!("{why}, more than `max_message_mib` of the relay allows");
+                    return Err(failures::unreadable(&self.link.source, &why));
+                }
+            }
+            if (end.answered || end.complaint.is_some()) && events.is_drained() {
+                events.leave().await;
+                break;
             }
         }
+        end.last_id = events.last_id().map(str::to_owned);
+        end.retry = events.retry();
+        Ok(end)
     }
 
-    async fn take_event(self: &Arc<Self>, event: Event, asked: Option<Asked>, end: &mut StreamEnd) {
+    /// Takes what an event says, if it is meant as a message.
+    pub async fn take_event(self: &Arc<Self>, event: Event, asked: Option<Asked>) -> Delivered {
         if !matches!(event.name.as_str(), "" | "message") {
-            return;
+            return Delivered::default();
         }
-        let delivered = self.deliver(event.data, asked).await;
-        end.answered |= delivered.answered;
-        end.complaint = end.complaint.take().or(delivered.complaint);
-        if let Some(why) = delivered.stray
+        let mut delivered = self.deliver(event.data, asked).await;
+        if let Some(why) = delivered.stray.take()
             && let Some(why) = self.link.noise.add(|| why)
         {
             tracing::warn!(count = self.link.noise.lines(), why, "event is no message, skipped");
         }
+        delivered
     }
 
     /// Reads a body to its end.

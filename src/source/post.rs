@@ -10,13 +10,13 @@ use reqwest::{Method, Response, StatusCode, Url};
 use tracing::Instrument;
 
 use super::deliver::{Asked, StreamEnd, What};
+use super::events::Events;
 use super::http::Connection;
 use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::{SESSION_ID, Session};
 use crate::call::{CallError, ErrorKind};
 use crate::protocol::{self, Era};
-use crate::wire::sse::SseReader;
 use crate::wire::{Kind, Message};
 
 /// How long a notification may take to be accepted.
@@ -345,17 +345,15 @@ impl Connection {
     }
 
     /// The reply to an `initialize` that no link waits for.
-    async fn first_reply(&self, mut response: Response) -> Result<Message, CallError> {
+    async fn first_reply(&self, response: Response) -> Result<Message, CallError> {
         let found = |text: Bytes| Message::parse(text).ok().filter(|it| it.kind == Kind::Reply);
         let refused = || refusal::not_again(&self.target, None);
         if !refusal::is_stream(response.headers()) {
             return found(self.read_body(response).await?.freeze()).ok_or_else(refused);
         }
-        let mut reader = SseReader::new(self.max_message);
-        let mut events = Vec::new();
-        while let Ok(Some(chunk)) = response.chunk().await {
-            reader.feed(&chunk, &mut events).map_err(|_| refused())?;
-            if let Some(reply) = events.drain(..).find_map(|event| found(event.data.freeze())) {
+        let mut events = Events::of(self, response);
+        while let Ok(event) = events.next().await {
+            if let Some(reply) = found(event.data.freeze()) {
                 return Ok(reply);
             }
         }

@@ -11,13 +11,13 @@ use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use super::deliver::{Asked, What};
+use super::events::{Events, Over};
 use super::http::Connection;
 use super::in_flight::Pending;
 use super::refusal::{self, Refusal};
 use super::session::Session;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::Message;
-use crate::wire::sse::SseReader;
 
 /// The streams of one connection.
 #[derive(Default)]
@@ -159,30 +159,18 @@ async fn read_whole(connection: &Arc<Connection>, stream: &Stream) -> CallError 
 }
 
 /// Reads the stream to its end. Gives why it ended, in words.
-async fn read(connection: &Arc<Connection>, stream: &Stream, mut response: Response) -> Result<String, CallError> {
-    let mut reader = SseReader::new(connection.max_message);
-    let mut events = Vec::new();
+async fn read(connection: &Arc<Connection>, stream: &Stream, response: Response) -> Result<String, CallError> {
+    let mut events = Events::of(connection, response);
     loop {
-        let chunk = response.chunk().await;
-        let fed = match &chunk {
-            Ok(Some(chunk)) => reader.feed(chunk, &mut events),
-            _ => reader.finish(&mut events),
-        };
-        for event in events.drain(..) {
-            match event.name.as_str() {
-                "endpoint" => {
-                    let url = endpoint(connection, &String::from_utf8_lossy(&event.data))?;
-                    stream.state.send_replace(State::Open(url));
-                }
-                "" | "message" => drop(connection.deliver(event.data, None).await),
-                _ => {}
+        match events.next().await {
+            Ok(event) if event.name == "endpoint" => {
+                let url = endpoint(connection, &String::from_utf8_lossy(&event.data))?;
+                stream.state.send_replace(State::Open(url));
             }
-        }
-        match (fed, chunk) {
-            (Err(too_long), _) => return Ok(format!(", or had to be left: {too_long}")),
-            (Ok(()), Ok(Some(_))) => {}
-            (Ok(()), Ok(None)) => return Ok(String::new()),
-            (Ok(()), Err(error)) => return Ok(format!(": {}", connection.target.told(&error))),
+            Ok(event) => drop(connection.take_event(event, None).await),
+            Err(Over::Ended) => return Ok(String::new()),
+            Err(Over::BrokeOff(why)) => return Ok(format!(": {why}")),
+            Err(Over::TooLong(why)) => return Ok(format!(", or had to be left: {why}")),
         }
     }
 }
