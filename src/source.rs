@@ -174,8 +174,11 @@ pub struct Surroundings {
 /// What an actor is asked.
 pub enum Ask {
     Call(Box<Call>),
-    /// List again unless that was done just now, starting the source if need be.
-    List(oneshot::Sender<Result<(), CallError>>),
+    /// Start the source if need be. One that runs is listed where it is to be listed `again`, unless that was done just now.
+    List {
+        reply: oneshot::Sender<Result<(), CallError>>,
+        again: bool,
+    },
     /// What was remembered of its list is lost.
     Forget,
     /// Its list may be another one now.
@@ -338,7 +341,7 @@ impl Source {
     pub async fn start(&self, tenant: &Tenant) -> Result<(), CallError> {
         let door = self.active.as_ref().and_then(|active| active.door_of(Some(tenant)));
         let Some(door) = door else { return Err(self.closed(Some(tenant))) };
-        door.list().await.unwrap_or_else(|| Err(self.closed(Some(tenant))))
+        door.start().await.unwrap_or_else(|| Err(self.closed(Some(tenant))))
     }
 
     /// The live connection that a tenant uses.
@@ -353,9 +356,9 @@ impl Source {
 
     /// Has a running source told which resources are wanted (see [`Link::subscribe`]); one that is not running is told when
     /// it has started.
-    pub fn subscribe(&self, tenant: &Tenant, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+    pub fn subscribe(&self, tenant: &Tenant, new: &[String], gone: &[String]) {
         if let Some(link) = self.link_of(tenant) {
-            link.subscribe(wanted, new, gone);
+            link.subscribe(new, gone);
         }
     }
 

@@ -113,3 +113,40 @@ fn modern_clients_listen_to_resources_of_modern_sources() {
     eventually("the source is told", || place.journal_count("docs.journal", "notifications/cancelled") == 1);
     front.finish();
 }
+
+/// Each of the URIs cost a subscription of its own, which the next one took back.
+#[test]
+fn a_modern_source_is_asked_once_for_all_that_a_client_wants() {
+    let place = Place::new();
+    let uris: Vec<String> = (0..20).map(|number| format!("doc:{number:02}")).collect();
+    let flags = ["--sociable", "--resources", &uris.join(","), "--era", "modern"];
+    let front = Front::start_in(&place, "exposure = \"eager\"", &[place.journaled("docs", &flags, "")]);
+    let mut client = front.client(None);
+    client.request("resources/list", json!({})).result();
+    let begin = |client: &mut Client, uris: &[String]| {
+        let wanted = json!({"resourceSubscriptions": uris});
+        let (body, headers) = client.request_text("subscriptions/listen", json!({"notifications": wanted}));
+        let mut listening = client.begin(&headers, &body);
+        assert!(listening.head().is_stream());
+        let accepted: Value = serde_json::from_str(&listening.event().unwrap().data).unwrap();
+        assert_eq!(accepted["params"]["notifications"]["resourceSubscriptions"], json!(uris));
+        listening
+    };
+    let listens = || count(&place, "subscriptions/listen");
+    let lists = || count(&place, "resources/list");
+    let before = (listens(), lists());
+    let few = begin(&mut client, &uris[..2]);
+    let mut all = begin(&mut client, &uris);
+    touch(&mut client, "doc:19");
+    assert!(all.event().unwrap().data.contains("doc:19"));
+    assert_eq!((listens(), count(&place, "notifications/cancelled")), (before.0 + 2, 1));
+    drop(all);
+    eventually("the source is told", || count(&place, "notifications/cancelled") == 2);
+    // What the other client still wants.
+    let asked = place.lines("docs.journal").into_iter().rfind(|line| line.contains("resourceSubscriptions"));
+    assert!(asked.unwrap().contains("[\"doc:00\",\"doc:01\"]"));
+    drop(few);
+    eventually("the source is told", || count(&place, "notifications/cancelled") == 3);
+    assert_eq!((listens(), lists()), (before.0 + 3, before.1));
+    front.finish();
+}

@@ -1,14 +1,16 @@
 //! Owns a client's subscriptions to resources: of legacy clients one by one, of modern ones with `subscriptions/listen`.
 //! Sources are asked once for each resource, however many clients want to know.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::routed::no_resource;
 use super::uris::{Found, Nowhere, find_resource};
 use super::{Exchange, Session};
+use crate::name::SourceId;
 use crate::protocol;
 use crate::source::Source;
-use crate::source::updates::{Left, Tell};
+use crate::source::updates::Tell;
 use crate::wire::{Message, Object, Outbox, quoted};
 
 /// Owns subscriptions: the client's session or its listening request, both by their places in memory.
@@ -43,7 +45,7 @@ impl Session {
         };
         if begin {
             let params = format!("{{\"uri\":{}}}", quoted(uri));
-            self.want(&source, &own, owner(self), updated(&self.news, params));
+            self.want(&source, owner(self), [(own, updated(&self.news, params))]);
         } else {
             self.want_no_more(&source, &own, owner(self));
         }
@@ -58,20 +60,32 @@ impl Session {
     /// The resources of a `subscriptions/listen` request; gives those that there are.
     pub(super) fn listen_to(self: &Arc<Self>, uris: &[String], exchange: &Exchange) -> Vec<String> {
         let mut accepted = Vec::new();
+        let mut wanted: BTreeMap<SourceId, (Source, Vec<(String, Tell)>)> = BTreeMap::new();
         for uri in uris {
             let Ok(Found { source, own, .. }) = self.resource(uri) else { continue };
             let id = &exchange.id;
             let params = format!("{{\"uri\":{},\"_meta\":{{\"{}\":{id}}}}}", quoted(uri), protocol::META_SUBSCRIPTION);
-            self.want(&source, &own, owner(id), updated(&exchange.out, params));
+            let tell = updated(&exchange.out, params);
+            wanted.entry(source.id.clone()).or_insert_with(|| (source, Vec::new())).1.push((own, tell));
             accepted.push(uri.clone());
+        }
+        for (source, resources) in wanted.into_values() {
+            self.want(&source, owner(&exchange.id), resources);
         }
         accepted
     }
 
-    fn want(&self, source: &Source, uri: &str, owner: u64, tell: Tell) {
+    /// All of one source at once: it is asked anew for what it is to tell of.
+    fn want(&self, source: &Source, owner: u64, resources: impl IntoIterator<Item = (String, Tell)>) {
         let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
-        if subscribers.add(source.id.as_str(), uri, owner, tell) {
-            source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), Some(uri), None);
+        let mut new = Vec::new();
+        for (uri, tell) in resources {
+            if subscribers.add(source.id.as_str(), &uri, owner, tell) {
+                new.push(uri);
+            }
+        }
+        if !new.is_empty() {
+            source.subscribe(&self.tenant, &new, &[]);
         }
         // Only a running source tells of changes.
         let (source, tenant) = (source.clone(), self.tenant.clone());
@@ -85,7 +99,7 @@ impl Session {
     fn want_no_more(&self, source: &Source, uri: &str, owner: u64) {
         let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
         if subscribers.remove(source.id.as_str(), uri, owner) {
-            source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), None, Some(uri));
+            source.subscribe(&self.tenant, &[], &[uri.to_owned()]);
         }
     }
 
@@ -115,10 +129,12 @@ impl Session {
 
     fn end_subscriptions(&self, owner: u64) {
         let snapshot = self.around.control.snapshots.now();
-        for Left { source, uri } in self.around.subscribers.remove_all(owner) {
-            if let Some(source) = snapshot.source(&source) {
-                let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
-                source.subscribe(&self.tenant, &subscribers.uris(source.id.as_str()), None, Some(&uri));
+        // In the order of their sources.
+        let left = self.around.subscribers.remove_all(owner);
+        for of_one in left.chunk_by(|one, next| one.source == next.source) {
+            if let Some(source) = snapshot.source(&of_one[0].source) {
+                let gone: Vec<String> = of_one.iter().map(|left| left.uri.clone()).collect();
+                source.subscribe(&self.tenant, &[], &gone);
             }
         }
     }

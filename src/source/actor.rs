@@ -129,7 +129,7 @@ impl Actor {
                 Some(result) = self.results.recv() => self.result(result).await,
                 ask = asks.recv() => match ask {
                     Some(Ask::Call(call)) => self.call(call),
-                    Some(Ask::List(reply)) => self.list(reply),
+                    Some(Ask::List { reply, again }) => self.list(reply, again),
                     Some(Ask::Forget) => self.forget(),
                     Some(Ask::Changed) => self.changed(),
                     None => break,
@@ -182,9 +182,9 @@ impl Actor {
         self.wanted();
     }
 
-    fn list(&mut self, reply: oneshot::Sender<Result<(), CallError>>) {
+    fn list(&mut self, reply: oneshot::Sender<Result<(), CallError>>, again: bool) {
         if let Phase::Ready(ready) = &mut self.phase {
-            if !self.role.is_lister() || ready.is_fresh() {
+            if !self.role.is_lister() || ready.is_fresh() || !again && !ready.link.is_closed() {
                 let _ = reply.send(Ok(()));
                 return;
             }

@@ -51,8 +51,17 @@ impl Door {
 
     /// Has the source started if need be, and listed if this is the actor that does so. `None` after the actor's end.
     pub async fn list(&self) -> Option<Result<(), CallError>> {
+        self.ask(true).await
+    }
+
+    /// Has the source started if need be. `None` after the actor's end.
+    pub async fn start(&self) -> Option<Result<(), CallError>> {
+        self.ask(false).await
+    }
+
+    async fn ask(&self, again: bool) -> Option<Result<(), CallError>> {
         let (reply, done) = oneshot::channel();
-        self.inbox.send(Ask::List(reply)).await.ok()?;
+        self.inbox.send(Ask::List { reply, again }).await.ok()?;
         done.await.ok()
     }
 }

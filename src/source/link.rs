@@ -47,8 +47,9 @@ pub struct Link {
     spoken: AtomicBool,
     /// Who wants to know of changed resources.
     pub subscribers: OnceLock<Subscribers>,
-    /// The request by which a modern source was asked to tell of changed resources.
-    pub(super) listening: AtomicU64,
+    /// The request by which a modern source was last asked to tell of changed resources; 0 for none. Held while it is sent:
+    /// of two at once the last one has all that is wanted.
+    pub(super) listening: Mutex<u64>,
     /// It is a legacy source that can be told from which level on it has to send log lines.
     pub logs: AtomicBool,
     /// It says that it has tools. One that does not is asked for them all the same, and may refuse in any way.
@@ -71,7 +72,7 @@ impl Link {
             unasked: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
             subscribers: OnceLock::new(),
-            listening: AtomicU64::new(0),
+            listening: Mutex::default(),
             logs: AtomicBool::new(false),
             declares_tools: AtomicBool::new(false),
         })

@@ -2,6 +2,7 @@
 //! It carries no call.
 
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -41,7 +42,7 @@ impl Link {
         self.declares_tools.store(greeting.tools, Ordering::Relaxed);
         match greeting.era {
             Era::Legacy => self.subscribe_again(),
-            Era::Modern => self.subscribe(&subscribers.uris(&self.source), None, None),
+            Era::Modern => self.subscribe(&[], &[]),
         }
     }
 
@@ -56,17 +57,27 @@ impl Link {
         ));
     }
 
-    /// Asks the source to tell of changes of these resources, and of no others any more. `gone` is one that is no longer
-    /// wanted, `new` one that was not wanted before.
-    pub fn subscribe(&self, wanted: &[String], new: Option<&str>, gone: Option<&str>) {
+    /// Has the source tell of changes of all resources that are wanted, and of no others any more: of these `new` were not
+    /// wanted before, and `gone` are wanted no longer.
+    pub fn subscribe(&self, new: &[String], gone: &[String]) {
         if self.era() == Era::Legacy {
-            for (method, uri) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
-                if let Some(uri) = uri {
+            for (method, uris) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
+                for uri in uris {
                     drop(self.request(method, &format!("{{\"uri\":{}}}", quoted(uri))));
                 }
             }
             return;
         }
+        self.listen_to_resources(&mut self.listening());
+    }
+
+    fn listening(&self) -> MutexGuard<'_, u64> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One request for all that is wanted takes the place of the last one, whose id is in `listening`.
+    fn listen_to_resources(&self, listening: &mut u64) {
+        let wanted = self.wanted();
         let id = if wanted.is_empty() {
             0
         } else {
@@ -80,18 +91,24 @@ impl Link {
             ));
             id
         };
-        let before = self.listening.swap(id, Ordering::Relaxed);
+        let before = std::mem::replace(listening, id);
         if before != 0 {
             self.tell_cancelled(before, Some("another subscription takes its place"));
         }
     }
 
+    /// The resources of the source that anybody is subscribed to.
+    fn wanted(&self) -> Vec<String> {
+        self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default()
+    }
+
     /// The subscription of this id was lost: another takes its place, and what changed meanwhile is read again.
     pub fn listen_again(&self, lost: u64) {
-        if self.listening.load(Ordering::Relaxed) == lost {
-            let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
-            return self.subscribe(&wanted, None, None);
+        let mut listening = self.listening();
+        if *listening == lost {
+            return self.listen_to_resources(&mut listening);
         }
+        drop(listening);
         self.list_changed.notify_one();
         self.listen();
     }
@@ -108,8 +125,7 @@ impl Link {
         if let Some(level) = self.subscribers.get().and_then(Subscribers::level) {
             self.set_log_level(level);
         }
-        let wanted = self.subscribers.get().map(|all| all.uris(&self.source)).unwrap_or_default();
-        wanted.iter().for_each(|uri| self.subscribe(&wanted, Some(uri), None));
+        self.subscribe(&self.wanted(), &[]);
     }
 
     pub(super) fn next_id(&self) -> u64 {

@@ -62,7 +62,7 @@ impl Waiting {
         while let Ok(ask) = asks.try_recv() {
             match ask {
                 Ask::Call(call) => self.add_call(call),
-                Ask::List(reply) => self.add_asker(reply),
+                Ask::List { reply, .. } => self.add_asker(reply),
                 Ask::Forget | Ask::Changed => {}
             }
         }
