@@ -1,6 +1,8 @@
 //! Owns the facts of the protocol's revisions: versions, error codes, hop-owned `_meta` keys, and the relay's own identity.
 //! It holds no state and no connection.
 
+pub mod headers;
+
 use crate::wire::{Object, quoted};
 
 /// The revision without a handshake, with per-request `_meta` (SEP-2575).

@@ -164,7 +164,9 @@ fn errors_have_their_statuses() {
 fn arguments_repeated_in_headers_are_compared() {
     let place = Place::new();
     let tool = json!([{"name": "at", "inputSchema": {"type": "object", "properties": {
-        "region": {"type": "string", "x-mcp-header": "Region"}}}}]);
+        "region": {"type": "string", "x-mcp-header": "Region"}}}},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {
+        "n": {"type": "number", "x-mcp-header": "N"}}}}]);
     let file = place.write("tools.json", tool.to_string());
     let front = Front::start_in(&place, "exposure = \"eager\"", &[source("fix", &["--tools-json", &file], "")]);
     eventually("the tool is listed", || front.client(None).names().iter().any(|name| name == "fix__at"));
@@ -183,6 +185,10 @@ fn arguments_repeated_in_headers_are_compared() {
         assert_eq!(answer.head.status, status, "{more:?} {arguments}: {}", answer.body);
         assert!(status == 200 || answer.error_code() == -32020);
     }
+    // A header that no tool may ask for is not missed.
+    let call = body("tools/call", json!({"name": "fix__odd", "arguments": {"n": 1.5}}));
+    let answer = post(&front, &[VERSION, "Mcp-Method: tools/call", "Mcp-Name: fix__odd"], &call);
+    assert_eq!(answer.head.status, 200, "{}", answer.body);
     front.finish();
 }
 

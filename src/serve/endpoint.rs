@@ -17,6 +17,7 @@ use super::sessions::{Held, InUse, Sessions, Single};
 use super::{body, events, headers};
 use crate::config::HttpConfig;
 use crate::protocol;
+use crate::protocol::headers::{SESSION, VERSION};
 use crate::session::{self, Refusal, Session, Surroundings};
 use crate::snapshot::Principal;
 use crate::wire::{self, Frame, Kind, Message, Object, Outbox, Role, Unreadable, quoted};
@@ -70,7 +71,7 @@ impl Endpoint {
             let text = "the body must be JSON: send `Content-Type: application/json`";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, protocol::INVALID_REQUEST, text);
         }
-        let held = parts.headers.get(headers::SESSION).and_then(|id| self.sessions.get(id.to_str().ok()?, &principal));
+        let held = parts.headers.get(SESSION).and_then(|id| self.sessions.get(id.to_str().ok()?, &principal));
         let is_asked = held.as_ref().is_some_and(|held| held.session.is_asked_anything());
         let bytes = match body::read(&parts.headers, body, self.max_message, is_asked).await {
             Ok(bytes) => bytes,
@@ -105,7 +106,7 @@ impl Endpoint {
 
     async fn message(self: Arc<Self>, parts: Parts, message: Message, principal: Principal) -> Response {
         let method = message.method_name();
-        let version = parts.headers.get(headers::VERSION).map(|value| value.as_bytes());
+        let version = parts.headers.get(VERSION).map(|value| value.as_bytes());
         let modern = method == "server/discover"
             || says_version(&message)
             || (method != "initialize" && version == Some(protocol::MODERN.as_bytes()));
@@ -117,7 +118,7 @@ impl Endpoint {
                 Ok(held) => {
                     let id = HeaderValue::from_str(&held.id).expect("BUG: an id is hexadecimal");
                     let mut response = self.legacy(&parts, message, held).await;
-                    response.headers_mut().insert(headers::SESSION, id);
+                    response.headers_mut().insert(SESSION, id);
                     response
                 }
                 Err(full) => refuse(
@@ -128,7 +129,7 @@ impl Endpoint {
             };
         }
         if let Some(version) = version.filter(|version| !is_legacy(version))
-            && !parts.headers.contains_key(headers::SESSION)
+            && !parts.headers.contains_key(SESSION)
         {
             return unknown_version(message.id_text().unwrap_or("null"), &String::from_utf8_lossy(version));
         }
@@ -140,12 +141,12 @@ impl Endpoint {
 
     /// The session that a request of a legacy client belongs to.
     fn held(&self, headers: &HeaderMap, principal: &Principal) -> Result<Arc<Held>, Box<Response>> {
-        let Some(id) = headers.get(headers::SESSION) else {
+        let Some(id) = headers.get(SESSION) else {
             let text = "header `Mcp-Session-Id` is missing: send `initialize` first, and the id it is answered with from \
                         then on";
             return Err(Box::new(refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, text)));
         };
-        if let Some(version) = headers.get(headers::VERSION)
+        if let Some(version) = headers.get(VERSION)
             && !is_legacy(version.as_bytes())
         {
             let text = format!(
@@ -258,7 +259,7 @@ impl Endpoint {
 
     /// GET: the stream of what belongs to no request, or a stream that broke.
     pub fn get(&self, parts: &Parts, principal: &Principal) -> Response {
-        if !parts.headers.contains_key(headers::SESSION) {
+        if !parts.headers.contains_key(SESSION) {
             return not_allowed();
         }
         if !accepts(&parts.headers).events {
@@ -284,7 +285,7 @@ impl Endpoint {
 
     /// DELETE: the client ends its session.
     pub fn delete(&self, parts: &Parts, principal: &Principal) -> Response {
-        if !parts.headers.contains_key(headers::SESSION) {
+        if !parts.headers.contains_key(SESSION) {
             return not_allowed();
         }
         match self.held(&parts.headers, principal) {

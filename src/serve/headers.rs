@@ -1,25 +1,13 @@
 //! Owns what the headers of a request of 2026-07-28 must say of its body (SEP-2243).
 //! It answers nothing.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
-
 use axum::http::HeaderMap;
 
+use crate::protocol::headers::{METHOD, NAME, PARAM, Repeated, VERSION, decoded, repeated, values};
 use crate::protocol::{self, META_VERSION};
 use crate::session::Refusal;
 use crate::snapshot::Snapshot;
-use crate::wire::{Message, Object};
-
-pub const VERSION: &str = "mcp-protocol-version";
-pub const SESSION: &str = "mcp-session-id";
-const METHOD: &str = "mcp-method";
-const NAME: &str = "mcp-name";
-/// What the names of headers begin with that repeat arguments.
-pub const PARAM: &str = "mcp-param-";
-/// In the schema of an argument that a header repeats.
-const ANNOTATION: &str = "x-mcp-header";
+use crate::wire::{Message, Object, unquoted};
 
 /// Compares the headers with the message: each must be there once, and say the same.
 pub fn check(headers: &HeaderMap, message: &Message, snapshot: &Snapshot) -> Result<(), Refusal> {
@@ -76,14 +64,6 @@ fn single(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// A header's value; one that a header cannot carry stands there in base64.
-fn decoded(text: &str) -> Option<String> {
-    match text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        Some(inner) => String::from_utf8(STANDARD.decode(inner).ok()?).ok(),
-        None => Some(text.to_owned()),
-    }
-}
-
 /// Arguments whose schema says that a header repeats them.
 fn arguments_repeated(
     headers: &HeaderMap,
@@ -92,20 +72,13 @@ fn arguments_repeated(
     snapshot: &Snapshot,
 ) -> Result<(), Refusal> {
     let Some(entry) = snapshot.catalog.by_exposed(name) else { return Ok(()) };
-    let schemas = entry.schemas();
-    if !schemas.0.contains(ANNOTATION) {
-        return Ok(());
-    }
-    let schema: Value = serde_json::from_str(&schemas.0).unwrap_or_default();
-    let arguments: Value = arguments.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let mut found = Vec::new();
-    annotated(&schema, &arguments, &mut found);
-    for (header, argument) in found {
+    // Of a schema that wants headers in an invalid way no client can know which.
+    let repeated = repeated(&entry.schemas().0).unwrap_or_default();
+    for (Repeated { header, .. }, argument) in repeated.iter().zip(values(arguments.unwrap_or("{}"), &repeated)) {
         let sent = single(headers, &format!("{PARAM}{}", header.to_ascii_lowercase()))?;
         let sent = sent
             .map(|text| decoded(&text).ok_or_else(|| mismatch(format!("header `Mcp-Param-{header}` is not base64"))));
-        let sent = sent.transpose()?;
-        match (sent, argument) {
+        match (sent.transpose()?, argument) {
             (None, None) => {}
             (Some(sent), Some(argument)) if says(&sent, argument) => {}
             (None, Some(_)) => return Err(mismatch(format!("header `Mcp-Param-{header}` is missing"))),
@@ -115,25 +88,15 @@ fn arguments_repeated(
     Ok(())
 }
 
-/// The annotated properties of a schema, also those of objects within, with their arguments.
-fn annotated<'a>(schema: &'a Value, arguments: &'a Value, found: &mut Vec<(&'a str, Option<&'a Value>)>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    for (name, property) in properties {
-        let argument = arguments.get(name).filter(|value| !value.is_null());
-        if let Some(header) = property.get(ANNOTATION).and_then(Value::as_str) {
-            found.push((header, argument));
+/// Whether a header says the same as the text of an argument.
+fn says(sent: &str, argument: &str) -> bool {
+    match argument.as_bytes().first() {
+        Some(b'"') => unquoted(argument).is_some_and(|text| text == sent),
+        Some(b't' | b'f') => argument == sent,
+        Some(b'-' | b'0'..=b'9') => {
+            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+            argument == sent || number(sent).is_some_and(|sent| number(argument) == Some(sent))
         }
-        annotated(property, argument.unwrap_or(&Value::Null), found);
-    }
-}
-
-fn says(sent: &str, argument: &Value) -> bool {
-    match argument {
-        Value::String(text) => text == sent,
-        Value::Number(number) => {
-            number.to_string() == sent || sent.parse::<f64>().is_ok_and(|sent| Some(sent) == number.as_f64())
-        }
-        Value::Bool(flag) => flag.to_string() == sent,
         _ => false,
     }
 }
@@ -143,24 +106,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_a_header_cannot_carry_come_in_base64() {
-        assert_eq!(decoded("plain").as_deref(), Some("plain"));
-        assert_eq!(decoded("=?base64?w6Q=?=").as_deref(), Some("ä"));
-        assert_eq!(decoded("=?base64?%?="), None);
-    }
-
-    #[test]
-    fn arguments_are_found_by_their_annotation() {
-        let schema = serde_json::json!({"properties": {
-            "region": {"type": "string", "x-mcp-header": "Region"},
-            "at": {"type": "object", "properties": {"zone": {"x-mcp-header": "Zone"}}},
-            "rest": {}
-        }});
-        let arguments = serde_json::json!({"region": "eu", "at": {"zone": 3}});
-        let mut found = Vec::new();
-        annotated(&schema, &arguments, &mut found);
-        found.sort_by_key(|(name, _)| *name);
-        assert_eq!(found, [("Region", arguments.get("region")), ("Zone", arguments["at"].get("zone"))]);
-        assert!(says("3", &arguments["at"]["zone"]) && says("eu", &arguments["region"]) && !says("", &Value::Null));
+    fn a_header_says_the_same_as_an_argument() {
+        let same = [
+            ("eu", "\"eu\""),
+            ("\u{e4}", "\"\\u00e4\""),
+            ("3", "3"),
+            ("3", "3.0"),
+            ("-1e3", "-1000"),
+            ("true", "true"),
+        ];
+        for (sent, argument) in same {
+            assert!(says(sent, argument), "{sent} {argument}");
+        }
+        let other =
+            [("", "\"eu\""), ("4", "3"), ("inf", "1e400"), ("True", "true"), ("{}", "{}"), ("[1]", "[1]"), ("", "[]")];
+        for (sent, argument) in other {
+            assert!(!says(sent, argument), "{sent} {argument}");
+        }
     }
 }

@@ -26,9 +26,8 @@ use tokio_util::task::TaskTracker;
 
 use super::endpoint::{Endpoint, refuse};
 use super::guard::{self, NotAllowed};
-use super::headers;
 use crate::config::{Config, HttpConfig};
-use crate::protocol;
+use crate::protocol::{self, headers};
 use crate::session::Surroundings;
 use crate::snapshot::Principal;
 

@@ -14,8 +14,9 @@ use super::events::Events;
 use super::http::Connection;
 use super::refusal::{self, Complaint};
 use super::relist;
-use super::session::{SESSION_ID, Session};
+use super::session::Session;
 use crate::call::{CallError, ErrorKind};
+use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
 use crate::wire::{Kind, Message};
 
@@ -170,7 +171,7 @@ impl Connection {
             return self.refused(response, asked, session).await;
         }
         if asked.what == What::Initialize {
-            self.session.note_id(response.headers().get(SESSION_ID));
+            self.session.note_id(response.headers().get(SESSION));
         }
         let headers = response.headers().clone();
         match refusal::content_type(&headers).as_str() {
@@ -336,7 +337,7 @@ impl Connection {
         if reply.result.is_none() {
             return Err(refusal::not_again(&self.target, Some(&reply)));
         }
-        let session = self.session.next(headers.get(SESSION_ID), &reply);
+        let session = self.session.next(headers.get(SESSION), &reply);
         let mut headers = session.headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let note = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);

@@ -6,12 +6,11 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::headers;
 use super::link::Link;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::offer::{self, CacheHint, Item, items};
 use crate::catalog::{Listing, Rejected, ServerNote, Unread};
-use crate::protocol::{self, Era};
+use crate::protocol::{self, Era, headers};
 use crate::wire::{Object, quoted};
 
 /// The most pages of one list.
@@ -266,7 +265,7 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
 /// A tool that asks for headers in an invalid way must not be used over HTTP (SEP-2243).
 fn unusable_headers(tool: &str) -> Option<Rejected> {
     let tool = Object::parse(tool)?;
-    let reason = headers::wanted(tool.get("inputSchema")?).err()?;
+    let reason = headers::repeated(tool.get("inputSchema")?).err()?;
     Some(Rejected { name: tool.string("name").map(Cow::into_owned), reason })
 }
 

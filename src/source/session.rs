@@ -6,10 +6,8 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::watch;
 
 use crate::call::CallError;
+use crate::protocol::headers::{SESSION, VERSION};
 use crate::wire::{Message, Object};
-
-pub const SESSION_ID: &str = "mcp-session-id";
-pub const VERSION: &str = "mcp-protocol-version";
 
 /// What a legacy source wants to see with every request after `initialize`.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +27,7 @@ impl Session {
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(id) = &self.id {
-            headers.insert(SESSION_ID, id.clone());
+            headers.insert(SESSION, id.clone());
         }
         if let Some(version) = &self.version {
             headers.insert(VERSION, version.clone());
