@@ -3,31 +3,25 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::sessions::{Held, InUse, Sessions, Single};
-use super::{body, events, headers};
+use super::answers::{Follow, error, event_stream, not_allowed, primes, refuse, respond, unknown_version};
+use super::headers::{self, Accepts, media_type};
+use super::sessions::{Held, Sessions};
+use super::{body, events};
 use crate::config::HttpConfig;
 use crate::protocol;
 use crate::protocol::headers::{SESSION, VERSION};
 use crate::session::{self, Refusal, Session, Surroundings};
 use crate::snapshot::Principal;
-use crate::wire::{self, Frame, Kind, Message, Object, Outbox, Role, Unreadable, quoted};
-
-/// What one client may leave unread before its stream is closed.
-const UNREAD_LIMIT: usize = 8 * 1024 * 1024;
-/// How long an answer may take before a stream is begun for it. A modern client sees errors in the status, which can be told
-/// only as long as there is none; a legacy one can take up a stream that broke.
-const PATIENCE_MODERN: Duration = Duration::from_secs(5);
-const PATIENCE_LEGACY: Duration = Duration::from_millis(400);
+use crate::wire::{self, Kind, Message, Outbox, Unreadable};
 
 /// The endpoint, shared by all connections.
 pub struct Endpoint {
@@ -36,30 +30,6 @@ pub struct Endpoint {
     pub bound: SocketAddr,
     pub max_message: usize,
     pub sessions: Arc<Sessions>,
-}
-
-/// Which kinds of answers a client takes.
-#[derive(Clone, Copy)]
-struct Accepts {
-    json: bool,
-    events: bool,
-}
-
-/// How a request is followed up once its stream has begun.
-enum Follow {
-    /// The stream is the request: when it breaks, nobody waits any more.
-    Modern(Single),
-    /// The stream can be taken up again.
-    Legacy(Arc<Held>, InUse),
-    /// The same for a batch: without a stream its answers are an array.
-    Batch(Arc<Held>, InUse),
-}
-
-impl Accepts {
-    /// Where the answers to so many requests come out.
-    fn outbox(self, requests: usize) -> Arc<Outbox> {
-        if self.events { Outbox::answers(UNREAD_LIMIT, requests) } else { Outbox::only_answers(UNREAD_LIMIT, requests) }
-    }
 }
 
 impl Endpoint {
@@ -194,7 +164,7 @@ impl Endpoint {
             };
             return error(status, message.id_text().unwrap_or("null"), &refusal);
         }
-        let accepts = accepts(&parts.headers);
+        let accepts = Accepts::of(&parts.headers);
         if method == "subscriptions/listen" && !accepts.events {
             let text = "what is listened for comes as events: send `Accept: application/json, text/event-stream`";
             let refusal = Refusal { code: protocol::INVALID_REQUEST, text: text.to_owned(), data: None };
@@ -213,7 +183,7 @@ impl Endpoint {
     async fn legacy(&self, parts: &Parts, message: Message, held: Arc<Held>) -> Response {
         let in_use = held.use_it();
         let is_request = message.kind == Kind::Request;
-        let accepts = accepts(&parts.headers);
+        let accepts = Accepts::of(&parts.headers);
         let out = accepts.outbox(1);
         submit(&held.session, message, &out).await;
         if !is_request {
@@ -243,7 +213,7 @@ impl Endpoint {
         let parsed: Vec<_> = parsed.collect();
         let is_answered = |part: &&Result<Message, _>| !matches!(part, Ok(message) if message.kind != Kind::Request);
         let answers = parsed.iter().filter(is_answered).count();
-        let accepts = accepts(&parts.headers);
+        let accepts = Accepts::of(&parts.headers);
         let out = accepts.outbox(answers);
         for part in parsed {
             match part {
@@ -262,7 +232,7 @@ impl Endpoint {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed();
         }
-        if !accepts(&parts.headers).events {
+        if !Accepts::of(&parts.headers).events {
             let text = "a stream of events is all there is here: send `Accept: text/event-stream`";
             return refuse(StatusCode::NOT_ACCEPTABLE, protocol::INVALID_REQUEST, text);
         }
@@ -309,149 +279,7 @@ fn is_legacy(version: &[u8]) -> bool {
     protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version)
 }
 
-/// Refuses a request of a revision that is not spoken here.
-fn unknown_version(id: &str, version: &str) -> Response {
-    let spoken: Vec<&str> = [protocol::MODERN].iter().chain(protocol::LEGACY).copied().collect();
-    let text =
-        format!("header `MCP-Protocol-Version` says `{version}`, which is not spoken here; {} are", spoken.join(", "));
-    let data = format!("{{\"supported\":[\"{}\"],\"requested\":{}}}", spoken.join("\",\""), quoted(version));
-    error(StatusCode::BAD_REQUEST, id, &Refusal { code: protocol::UNSUPPORTED_VERSION, text, data: Some(data) })
-}
-
 /// Whether a message says in `_meta` which revision it is written in.
 fn says_version(message: &Message) -> bool {
     message.meta(protocol::META_VERSION).is_some()
-}
-
-/// Answers with JSON where the answers come soon and nothing else does, else with a stream.
-async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response {
-    let mut frames = Vec::new();
-    let patience = match follow {
-        Follow::Modern(_) => PATIENCE_MODERN,
-        Follow::Legacy(..) | Follow::Batch(..) => PATIENCE_LEGACY,
-    };
-    let until = tokio::time::Instant::now() + patience;
-    let mut done = false;
-    while !done {
-        let next = if accepts.events {
-            match tokio::time::timeout_at(until, out.next()).await {
-                Ok(next) => next,
-                Err(_) => break,
-            }
-        } else {
-            out.next().await
-        };
-        match next {
-            Some(frame) => {
-                let is_notice = frame.role == Role::Notice;
-                frames.push(frame);
-                if is_notice && accepts.events {
-                    break;
-                }
-            }
-            None => done = true,
-        }
-    }
-    if done && accepts.json && (!accepts.events || frames.iter().all(|frame| frame.role != Role::Notice)) {
-        return json(frames, &follow);
-    }
-    match follow {
-        Follow::Modern(single) => event_stream(events::once(out, frames, single)),
-        Follow::Legacy(held, in_use) | Follow::Batch(held, in_use) => {
-            let prime = primes(&held);
-            event_stream(held.add_stream(out, frames).follow(0, prime, in_use))
-        }
-    }
-}
-
-/// Whether the client understands an event without data.
-fn primes(held: &Held) -> bool {
-    held.session.version() == Some(protocol::LATEST_LEGACY)
-}
-
-fn json(mut frames: Vec<Frame>, follow: &Follow) -> Response {
-    if frames.is_empty() {
-        // It was cancelled, and nobody waits for an answer.
-        return StatusCode::ACCEPTED.into_response();
-    }
-    if matches!(follow, Follow::Batch(..)) {
-        let texts: Vec<Bytes> = frames.into_iter().map(Frame::into_bytes).collect();
-        let body = [b"[", &*texts.join(&b","[..]), b"]"].concat();
-        return json_body(StatusCode::OK, body.into());
-    }
-    let frame = frames.remove(0);
-    let is_error = frame.role == Role::Error;
-    let body = frame.into_bytes();
-    let status = if matches!(follow, Follow::Modern(_)) && is_error { status_of(&body) } else { StatusCode::OK };
-    json_body(status, body)
-}
-
-/// The status that goes with an error, for a client of 2026-07-28.
-fn status_of(body: &Bytes) -> StatusCode {
-    let code = Message::parse(body.clone()).ok().and_then(|message| {
-        let error = Object::parse(message.text(message.error?))?;
-        error.get("code")?.parse::<i64>().ok()
-    });
-    match code {
-        Some(protocol::PARSE_ERROR | protocol::INVALID_REQUEST) => StatusCode::BAD_REQUEST,
-        Some(code) if protocol::MODERN_ERRORS.contains(&code) => StatusCode::BAD_REQUEST,
-        Some(protocol::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-        _ => StatusCode::OK,
-    }
-}
-
-fn json_body(status: StatusCode, body: Bytes) -> Response {
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(body)).into_response()
-}
-
-fn event_stream(body: Body) -> Response {
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (axum::http::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (StatusCode::OK, headers, body).into_response()
-}
-
-/// Answers with an error of the relay's own.
-pub fn error(status: StatusCode, id: &str, refusal: &Refusal) -> Response {
-    let data = refusal.data.as_ref().map(|data| format!(",\"data\":{data}")).unwrap_or_default();
-    let text = quoted(&refusal.text);
-    let body =
-        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{},\"message\":{text}{data}}}}}", refusal.code);
-    json_body(status, body.into())
-}
-
-/// [`error`] where no request's id is known.
-pub fn refuse(status: StatusCode, code: i64, text: &str) -> Response {
-    error(status, "null", &Refusal { code, text: text.to_owned(), data: None })
-}
-
-fn not_allowed() -> Response {
-    let text = "only POST works here without a session";
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, protocol::INVALID_REQUEST, text);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-    response
-}
-
-fn media_type(value: &HeaderValue) -> &str {
-    value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim()
-}
-
-/// A client that says nothing takes JSON.
-fn accepts(headers: &HeaderMap) -> Accepts {
-    let mut accepts = Accepts { json: false, events: false };
-    let lists: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-    for item in lists.iter().flat_map(|list| list.split(',')) {
-        match item.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-            "application/json" | "application/*" => accepts.json = true,
-            "text/event-stream" | "text/*" => accepts.events = true,
-            "*/*" => accepts = Accepts { json: true, events: true },
-            _ => {}
-        }
-    }
-    if !accepts.json && !accepts.events {
-        accepts.json = true;
-    }
-    accepts
 }

@@ -1,13 +1,47 @@
-//! Owns what the headers of a request of 2026-07-28 must say of its body (SEP-2243).
+//! Owns what is read from the headers of a request: which answers it takes, and what those of 2026-07-28 must say of its
+//! body (SEP-2243).
 //! It answers nothing.
 
-use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, HeaderValue};
 
 use crate::protocol::headers::{METHOD, NAME, PARAM, Repeated, VERSION, decoded, repeated, values};
 use crate::protocol::{self, META_VERSION};
 use crate::session::Refusal;
 use crate::snapshot::Snapshot;
 use crate::wire::{Message, Object, unquoted};
+
+/// Which kinds of answers a client takes.
+#[derive(Clone, Copy)]
+pub struct Accepts {
+    pub json: bool,
+    pub events: bool,
+}
+
+impl Accepts {
+    /// A client that says nothing takes JSON.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut accepts = Accepts { json: false, events: false };
+        let lists: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+        for item in lists.iter().flat_map(|list| list.split(',')) {
+            match item.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+                "application/json" | "application/*" => accepts.json = true,
+                "text/event-stream" | "text/*" => accepts.events = true,
+                "*/*" => accepts = Accepts { json: true, events: true },
+                _ => {}
+            }
+        }
+        if !accepts.json && !accepts.events {
+            accepts.json = true;
+        }
+        accepts
+    }
+}
+
+/// What a header says without its parameters.
+pub fn media_type(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
 
 /// Compares the headers with the message: each must be there once, and say the same.
 pub fn check(headers: &HeaderMap, message: &Message, snapshot: &Snapshot) -> Result<(), Refusal> {

@@ -24,7 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::endpoint::{Endpoint, refuse};
+use super::answers::refuse;
+use super::endpoint::Endpoint;
 use super::guard::{self, NotAllowed};
 use crate::config::{Config, HttpConfig};
 use crate::protocol::{self, headers};
