@@ -6,6 +6,7 @@ mod body;
 mod endpoint;
 mod events;
 mod guard;
+mod head;
 mod headers;
 pub mod http;
 pub mod pipes;

@@ -17,7 +17,7 @@ pub use outbox::{Closed, Frame, Outbox, Piece, Role};
 
 use std::borrow::Cow;
 
-use ::bytes::Bytes;
+use ::bytes::{Bytes, BytesMut};
 
 use crate::defect;
 
@@ -37,6 +37,17 @@ pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
     } else {
         Some(Cow::Borrowed(inner))
     }
+}
+
+/// The text of a message as one line: line ends stand between tokens only, where they say no more than a blank.
+pub fn one_line(bytes: Bytes) -> Bytes {
+    let Some(mut from) = memchr::memchr2(b'\n', b'\r', &bytes) else { return bytes };
+    let mut text = BytesMut::from(bytes);
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &text[from..]) {
+        text[from + at] = b' ';
+        from += at + 1;
+    }
+    text.freeze()
 }
 
 /// Handles one line: at once where it is small, else on a thread of its own, while the messages of others go on. Either

@@ -306,3 +306,34 @@ fn readiness_tells_how_the_sources_are() {
     assert_eq!(front.ask("GET", "/healthz", &[], "").json(), json!({"status": "ok"}));
     front.finish();
 }
+
+/// Its params were walked several times where all others wait meanwhile: a large message held up every client for most of the
+/// time that it took.
+#[test]
+fn a_large_message_holds_up_nobody() {
+    let front = Front::start("exposure = \"eager\"", &[source("fix", &[], "")]);
+    eventually("the tools are listed", || front.client(None).names().iter().any(|name| name == "fix__echo"));
+    let mut large = front.client(None);
+    let (text, headers) = large.request_text("tools/call", json!({"name": "nothing", "arguments": {"x": ["HERE"]}}));
+    let text = text.replace("\"HERE\"", &vec![r#"{"k":[1,2,"abc"]}"#; 1 << 20].join(","));
+    let mut small = front.client(None);
+    small.call_direct("fix__echo", json!({}));
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let large = scope.spawn(move || {
+            let mut connection = large.begin(&headers, &text);
+            let answer = connection.whole();
+            assert!(answer.body.contains("no tool `nothing`"), "{}", answer.body);
+            began.elapsed()
+        });
+        let mut longest = Duration::ZERO;
+        while !large.is_finished() {
+            let began = Instant::now();
+            small.call_direct("fix__echo", json!({}));
+            longest = longest.max(began.elapsed());
+        }
+        let whole = large.join().unwrap();
+        assert!(longest < whole / 4, "a small call took {longest:?}, the large one {whole:?}");
+    });
+    front.finish();
+}

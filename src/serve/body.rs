@@ -40,8 +40,7 @@ impl Fault {
     }
 }
 
-/// The whole body, as one line: outside of strings a line end says no more than a blank. One that is too large is read no
-/// further, unless its `end` is wanted too.
+/// The whole body. One that is too large is read no further, unless its `end` is wanted too.
 pub async fn read(headers: &HeaderMap, body: Body, limit: usize, end: bool) -> Result<Bytes, Fault> {
     let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if !end && told.is_some_and(|length| length > limit) {
@@ -55,9 +54,6 @@ pub async fn read(headers: &HeaderMap, body: Body, limit: usize, end: bool) -> R
             let tail = if end { last(&mut chunks, &whole, READ_ON * limit).await } else { Bytes::new() };
             return Err(too_large(limit, &whole, tail));
         }
-    }
-    for byte in whole.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')) {
-        *byte = b' ';
     }
     Ok(whole.freeze())
 }

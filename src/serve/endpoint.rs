@@ -10,16 +10,16 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 
 use super::answers::{Follow, error, event_stream, not_allowed, primes, refuse, respond, unknown_version};
+use super::head::{self, Head, Part};
 use super::headers::{self, Accepts, media_type};
 use super::sessions::{Held, Sessions};
 use super::{body, events};
 use crate::config::HttpConfig;
 use crate::protocol;
 use crate::protocol::headers::{SESSION, VERSION};
-use crate::session::{self, Refusal, Session, Surroundings};
+use crate::session::{Refusal, Session, Surroundings};
 use crate::snapshot::Principal;
 use crate::wire::{self, Kind, Message, Outbox, Unreadable};
 
@@ -54,35 +54,23 @@ impl Endpoint {
                 return refuse(status, code, &text);
             }
         };
-        let size = bytes.clone();
-        match wire::handle(size, Message::parse).await {
-            Ok(message) => self.message(parts, message, principal).await,
+        match wire::handle(bytes, |bytes| Head::read(wire::one_line(bytes))).await {
+            Ok(head) => self.message(parts, head, principal).await,
             Err((Unreadable::Batch, bytes)) => self.batch(parts, bytes, principal).await,
-            Err((why, bytes)) => {
-                let code = match why {
-                    Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
-                    _ => protocol::PARSE_ERROR,
-                };
-                let text = format!("{why}: the body must be one JSON-RPC message");
-                let id = match held {
-                    Some(held) => held.session.id_to_refuse(&bytes, &bytes, &text),
-                    None => wire::salvage::salvage_id(&bytes, &bytes),
-                };
-                let id = id.unwrap_or("null");
-                error(StatusCode::BAD_REQUEST, id, &Refusal { code, text, data: None })
-            }
+            Err((why, bytes)) => wire::handle(bytes, move |bytes| unreadable(held.as_deref(), &why, &bytes)).await,
         }
     }
 
-    async fn message(self: Arc<Self>, parts: Parts, message: Message, principal: Principal) -> Response {
-        let method = message.method_name();
+    async fn message(self: Arc<Self>, parts: Parts, head: Head, principal: Principal) -> Response {
+        let method = &*head.method;
         let version = parts.headers.get(VERSION).map(|value| value.as_bytes());
         let modern = method == "server/discover"
-            || says_version(&message)
+            || head.says_version()
             || (method != "initialize" && version == Some(protocol::MODERN.as_bytes()));
         if modern {
-            return self.modern(&parts, message, principal).await;
+            return self.modern(&parts, head, principal).await;
         }
+        let message = head.message;
         if method == "initialize" && message.kind == Kind::Request {
             return match self.sessions.begin(&self.around, principal) {
                 Ok(held) => {
@@ -133,8 +121,8 @@ impl Endpoint {
         })
     }
 
-    async fn modern(&self, parts: &Parts, message: Message, principal: Principal) -> Response {
-        match message.kind {
+    async fn modern(&self, parts: &Parts, head: Head, principal: Principal) -> Response {
+        match head.message.kind {
             Kind::Notification => return StatusCode::ACCEPTED.into_response(),
             Kind::Reply => {
                 let text = "a client of 2026-07-28 answers with a request of its own, which repeats the first one";
@@ -142,15 +130,16 @@ impl Endpoint {
             }
             Kind::Request => {}
         }
-        let method = message.method_name().into_owned();
         let snapshot = self.around.control.snapshots.seen_by(&principal).now();
-        let checked = headers::check(&parts.headers, &message, &snapshot);
-        let checked = checked.and_then(|()| match session::is_modern(message.params_object().as_ref(), &method) {
+        let checked = headers::check(&parts.headers, &head, &snapshot).await;
+        let says_version = head.says_version();
+        let Head { message, method, is_modern, .. } = head;
+        let checked = checked.and_then(|()| match is_modern {
             Ok(_) if method == "initialize" => {
                 let text = "there is no method `initialize` in 2026-07-28: send requests at once".to_owned();
                 Err(Refusal { code: protocol::METHOD_NOT_FOUND, text, data: None })
             }
-            Ok(true) if says_version(&message) => Ok(()),
+            Ok(true) if says_version => Ok(()),
             Ok(_) => {
                 let text = format!("`params._meta.{}` is missing", protocol::META_VERSION);
                 Err(Refusal { code: protocol::INVALID_PARAMS, text, data: None })
@@ -197,21 +186,19 @@ impl Endpoint {
             Ok(held) => held,
             Err(response) => return *response,
         };
-        let messages: Vec<&RawValue> = match serde_json::from_slice(&bytes) {
-            Ok(messages) => messages,
+        let parsed = match wire::handle(bytes, |bytes| head::parts(&bytes)).await {
+            Ok(parsed) => parsed,
             Err(error) => {
                 let text = format!("the text is not JSON: {error}");
                 return refuse(StatusCode::BAD_REQUEST, protocol::PARSE_ERROR, &text);
             }
         };
-        if !held.session.takes_batches() || messages.is_empty() {
+        if !held.session.takes_batches() || parsed.is_empty() {
             let text = format!("a batch of messages must not be empty, and only {} has them", protocol::WITH_BATCHES);
             return refuse(StatusCode::BAD_REQUEST, protocol::INVALID_REQUEST, &text);
         }
         let in_use = held.use_it();
-        let parsed = messages.iter().map(|part| Message::parse(bytes.slice_ref(part.get().as_bytes())));
-        let parsed: Vec<_> = parsed.collect();
-        let is_answered = |part: &&Result<Message, _>| !matches!(part, Ok(message) if message.kind != Kind::Request);
+        let is_answered = |part: &&Part| !matches!(part, Ok(message) if message.kind != Kind::Request);
         let answers = parsed.iter().filter(is_answered).count();
         let accepts = Accepts::of(&parts.headers);
         let out = accepts.outbox(answers);
@@ -279,7 +266,17 @@ fn is_legacy(version: &[u8]) -> bool {
     protocol::LEGACY.iter().any(|legacy| legacy.as_bytes() == version)
 }
 
-/// Whether a message says in `_meta` which revision it is written in.
-fn says_version(message: &Message) -> bool {
-    message.meta(protocol::META_VERSION).is_some()
+/// Refuses what is no message.
+fn unreadable(held: Option<&Held>, why: &Unreadable, bytes: &[u8]) -> Response {
+    let code = match why {
+        Unreadable::NotMessage(_) => protocol::INVALID_REQUEST,
+        _ => protocol::PARSE_ERROR,
+    };
+    let text = format!("{why}: the body must be one JSON-RPC message");
+    let id = match held {
+        Some(held) => held.session.id_to_refuse(bytes, bytes, &text),
+        None => wire::salvage::salvage_id(bytes, bytes),
+    };
+    let id = id.unwrap_or("null");
+    error(StatusCode::BAD_REQUEST, id, &Refusal { code, text, data: None })
 }

@@ -5,11 +5,12 @@
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue};
 
-use crate::protocol::headers::{METHOD, NAME, PARAM, Repeated, VERSION, decoded, repeated, values};
-use crate::protocol::{self, META_VERSION};
+use super::head::Head;
+use crate::protocol;
+use crate::protocol::headers::{METHOD, NAME, PARAM, Repeated, VERSION, decoded, repeated};
 use crate::session::Refusal;
 use crate::snapshot::Snapshot;
-use crate::wire::{Message, Object, unquoted};
+use crate::wire::unquoted;
 
 /// Which kinds of answers a client takes.
 #[derive(Clone, Copy)]
@@ -44,33 +45,26 @@ pub fn media_type(value: &HeaderValue) -> &str {
 }
 
 /// Compares the headers with the message: each must be there once, and say the same.
-pub fn check(headers: &HeaderMap, message: &Message, snapshot: &Snapshot) -> Result<(), Refusal> {
-    let params = message.params_text().and_then(Object::parse);
-    let version = params.as_ref().and_then(|params| Object::parse(params.get("_meta")?)?.string(META_VERSION));
+pub async fn check(headers: &HeaderMap, head: &Head, snapshot: &Snapshot) -> Result<(), Refusal> {
     let header_version = required(headers, VERSION)?;
-    if let Some(version) = &version
-        && header_version != *version
+    if let Some(version) = head.version()
+        && header_version != version
     {
         return Err(mismatch(format!(
             "header `MCP-Protocol-Version` says `{header_version}`, `_meta` says `{version}`"
         )));
     }
-    let method = message.method_name();
+    let method = &head.method;
     let named = required(headers, METHOD)?;
-    if named != method {
+    if named != *method {
         return Err(mismatch(format!("header `Mcp-Method` says `{named}`, the request `{method}`")));
     }
-    let Some(member) = protocol::named_by(&method) else { return Ok(()) };
-    let Some(name) = params.as_ref().and_then(|params| params.string(member)) else { return Ok(()) };
+    let Some(name) = &head.name else { return Ok(()) };
     let named = required(headers, NAME)?;
-    if decoded(&named).as_deref() != Some(&*name) {
+    if decoded(&named).as_ref() != Some(name) {
         return Err(mismatch(format!("header `Mcp-Name` says `{named}`, the request `{name}`")));
     }
-    if method == "tools/call" {
-        let arguments = params.as_ref().and_then(|params| params.get("arguments"));
-        return arguments_repeated(headers, &name, arguments, snapshot);
-    }
-    Ok(())
+    if method == "tools/call" { arguments_repeated(headers, head, name, snapshot).await } else { Ok(()) }
 }
 
 fn mismatch(text: String) -> Refusal {
@@ -99,27 +93,30 @@ fn single(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
 }
 
 /// Arguments whose schema says that a header repeats them.
-fn arguments_repeated(
-    headers: &HeaderMap,
-    name: &str,
-    arguments: Option<&str>,
-    snapshot: &Snapshot,
-) -> Result<(), Refusal> {
+async fn arguments_repeated(headers: &HeaderMap, head: &Head, name: &str, snapshot: &Snapshot) -> Result<(), Refusal> {
     let Some(entry) = snapshot.catalog.by_exposed(name) else { return Ok(()) };
     // Of a schema that wants headers in an invalid way no client can know which.
     let repeated = repeated(&entry.schemas().0).unwrap_or_default();
-    for (Repeated { header, .. }, argument) in repeated.iter().zip(values(arguments.unwrap_or("{}"), &repeated)) {
-        let sent = single(headers, &format!("{PARAM}{}", header.to_ascii_lowercase()))?;
-        let sent = sent
-            .map(|text| decoded(&text).ok_or_else(|| mismatch(format!("header `Mcp-Param-{header}` is not base64"))));
-        match (sent.transpose()?, argument) {
-            (None, None) => {}
-            (Some(sent), Some(argument)) if says(&sent, argument) => {}
-            (None, Some(_)) => return Err(mismatch(format!("header `Mcp-Param-{header}` is missing"))),
-            (Some(_), _) => return Err(mismatch(format!("header `Mcp-Param-{header}` differs from the argument"))),
-        }
+    if repeated.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let sent = |Repeated { header, .. }: &Repeated| {
+        let sent = single(headers, &format!("{PARAM}{}", header.to_ascii_lowercase()))?;
+        let not_base64 = || mismatch(format!("header `Mcp-Param-{header}` is not base64"));
+        sent.map(|text| decoded(&text).ok_or_else(not_base64)).transpose()
+    };
+    let sent = repeated.iter().map(sent).collect::<Result<Vec<_>, _>>()?;
+    let compare = move |repeated: &[Repeated], arguments: Vec<Option<&str>>| {
+        repeated.iter().zip(sent).zip(arguments).try_for_each(|((Repeated { header, .. }, sent), argument)| {
+            match (sent, argument) {
+                (None, None) => Ok(()),
+                (Some(sent), Some(argument)) if says(&sent, argument) => Ok(()),
+                (None, Some(_)) => Err(mismatch(format!("header `Mcp-Param-{header}` is missing"))),
+                (Some(_), _) => Err(mismatch(format!("header `Mcp-Param-{header}` differs from the argument"))),
+            }
+        })
+    };
+    head.with_values(repeated, compare).await
 }
 
 /// Whether a header says the same as the text of an argument.

@@ -80,9 +80,9 @@ impl Here {
 
     /// Whether the call may wait for its client, which then takes it up with another request.
     fn may_come_back(&self) -> bool {
-        let said = self.request.as_ref().and_then(|request| request.meta(protocol::META_CAPABILITIES));
+        let said = self.said(protocol::META_CAPABILITIES);
         let asked = |name: &str| matches!(name, "elicitation" | "sampling" | "roots");
-        said.and_then(Object::parse).is_some_and(|said| said.members.iter().any(|member| asked(&member.key)))
+        said.as_deref().and_then(Object::parse).is_some_and(|said| said.members.iter().any(|member| asked(&member.key)))
     }
 
     /// Whether the client wants to see log lines of this level.

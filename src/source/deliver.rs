@@ -77,15 +77,10 @@ pub struct StreamEnd {
 
 impl Connection {
     /// Takes one body or one event's data: a message, or a batch of them.
-    pub async fn deliver(self: &Arc<Self>, mut text: BytesMut, asked: Option<Asked>) -> Delivered {
-        // Line ends stand between tokens only, and what goes on from here is lines.
-        let mut from = 0;
-        while let Some(at) = memchr::memchr2(b'\n', b'\r', &text[from..]) {
-            text[from + at] = b' ';
-            from += at + 1;
-        }
+    pub async fn deliver(self: &Arc<Self>, text: BytesMut, asked: Option<Asked>) -> Delivered {
         let connection = self.clone();
-        let delivered = wire::handle(text.freeze(), move |bytes| connection.take(bytes, asked)).await;
+        // What goes on from here is lines.
+        let delivered = wire::handle(text.freeze(), move |text| connection.take(wire::one_line(text), asked)).await;
         if let Some(outbox) = &delivered.outbox {
             outbox.room().await;
         }

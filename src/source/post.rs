@@ -18,7 +18,7 @@ use super::session::Session;
 use crate::call::{CallError, ErrorKind};
 use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
-use crate::wire::{Kind, Message};
+use crate::wire::{self, Kind, Message};
 
 /// How long a notification may take to be accepted.
 const NOTE: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl Connection {
         let posting = async {
             match &self.old {
                 Some(old) => self.post_old_note(old, message).await,
-                None => self.post(&self.target.url, self.headers(message), message.line.clone()).await.map(drop),
+                None => self.post(&self.target.url, self.headers(message).await, message.line.clone()).await.map(drop),
             }
         };
         match tokio::time::timeout(NOTE, posting).await {
@@ -81,8 +81,15 @@ impl Connection {
         self.link.era() == Era::Modern || &*message.method_name() == "server/discover"
     }
 
-    pub fn headers(&self, message: &Message) -> HeaderMap {
-        let mut headers = if self.is_modern(message) { self.params.of(message) } else { self.legacy_headers(message) };
+    /// The headers of a message, some of which may have to be looked for in it.
+    pub async fn headers(self: &Arc<Self>, message: &Message) -> HeaderMap {
+        let mut headers = match self.is_modern(message) {
+            true => {
+                let (connection, message) = (self.clone(), message.clone());
+                wire::handle(message.line.clone(), move |_| connection.params.of(&message)).await
+            }
+            false => self.legacy_headers(message),
+        };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers
     }
@@ -121,7 +128,7 @@ impl Connection {
                 _ => None,
             };
             let asked = Asked { id, what, acts_on };
-            let response = self.post(&self.target.url, self.headers(message), message.line.clone()).await?;
+            let response = self.post(&self.target.url, self.headers(message).await, message.line.clone()).await?;
             match self.answer(response, asked, &session).await? {
                 Outcome::Answered => return Ok(()),
                 Outcome::Complains(Complaint::Session) => {

@@ -197,9 +197,9 @@ fn forgets(refusal: &Refusal, id: u64) -> bool {
 
 impl Connection {
     /// Sends a notification, or an answer to something the source asked.
-    pub async fn post_old_note(&self, old: &Streams, message: &Message) -> Result<(), CallError> {
+    pub async fn post_old_note(self: &Arc<Self>, old: &Streams, message: &Message) -> Result<(), CallError> {
         let url = old.current().endpoint().await?;
-        let response = self.post(&url, self.headers(message), message.line.clone()).await?;
+        let response = self.post(&url, self.headers(message).await, message.line.clone()).await?;
         if response.status().is_success() {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Connection {
                 Err(_) if !old.is_current(&stream) => continue,
                 told => told?,
             };
-            let response = self.post(&url, self.headers(message), message.line.clone()).await?;
+            let response = self.post(&url, self.headers(message).await, message.line.clone()).await?;
             if response.status().is_success() {
                 return self.answered_on(&stream, response, Asked { id, what, acts_on: None }).await;
             }

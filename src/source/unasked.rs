@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
 
 use super::http::Connection;
@@ -100,8 +100,7 @@ pub async fn own_stream(connection: Arc<Connection>) {
 
 /// The subscription of a modern source, for as long as it takes any. What changed while there was none is read again.
 pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64) {
-    let mut headers = connection.params.of(message);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let headers = connection.headers(message).await;
     let began = Instant::now();
     let url = connection.target.url.clone();
     match connection.target.send(Method::POST, &url, headers, message.line.clone()).await {
