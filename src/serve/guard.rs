@@ -39,9 +39,14 @@ impl NotAllowed {
 
 /// Lets a request in, or not. The names of hosts keep web pages out that made their own name lead here (DNS rebinding).
 pub fn admit(config: &HttpConfig, bound: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Result<Principal, NotAllowed> {
-    host(config, bound, uri, headers)?;
-    origin(config, headers)?;
+    admit_page(config, bound, uri, headers)?;
     credential(config, headers)
+}
+
+/// Lets in what asks before the request itself, and carries no credential (a preflight request), or not.
+pub fn admit_page(config: &HttpConfig, bound: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), NotAllowed> {
+    host(config, bound, uri, headers)?;
+    origin(config, headers)
 }
 
 fn host(config: &HttpConfig, bound: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), NotAllowed> {
@@ -130,6 +135,8 @@ mod tests {
         let bound = SocketAddr::from(([10, 0, 0, 1], 7420));
         let got = admit(&config(), bound, &Uri::from_static("/mcp"), &headers).map(|_| ());
         assert_eq!(got, want, "{host} {origin:?}");
+        let guarded = HttpConfig { is_guarded: true, ..config() };
+        assert_eq!(admit_page(&guarded, bound, &Uri::from_static("/mcp"), &headers), want, "{host} {origin:?}");
     }
 
     #[test]

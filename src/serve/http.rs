@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use super::answers::refuse;
 use super::endpoint::Endpoint;
 use super::guard::{self, NotAllowed};
-use crate::config::{Config, HttpConfig};
+use crate::config::Config;
 use crate::protocol::{self, headers};
 use crate::session::Surroundings;
 use crate::snapshot::Principal;
@@ -180,8 +180,8 @@ async fn answer(State((endpoint, stop)): State<Shared>, request: Request) -> Res
     }
     let origin = parts.headers.get(ORIGIN).cloned();
     if parts.method == Method::OPTIONS {
-        return match guard::admit(&unguarded(&endpoint.config), endpoint.bound, &parts.uri, &parts.headers) {
-            Ok(_) => with_origin(preflight(&parts.headers), origin),
+        return match guard::admit_page(&endpoint.config, endpoint.bound, &parts.uri, &parts.headers) {
+            Ok(()) => with_origin(preflight(&parts.headers), origin),
             Err(why) => not_admitted(&why),
         };
     }
@@ -218,11 +218,6 @@ async fn route(
             response
         }
     }
-}
-
-/// A preflight request carries no credential.
-fn unguarded(config: &HttpConfig) -> HttpConfig {
-    HttpConfig { is_guarded: false, ..config.clone() }
 }
 
 fn not_admitted(why: &NotAllowed) -> Response {
