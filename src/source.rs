@@ -20,7 +20,7 @@ mod lines;
 pub mod link;
 mod noise;
 mod origin;
-mod own;
+pub mod own;
 mod pace;
 mod post;
 pub mod ready;
@@ -356,10 +356,8 @@ impl Source {
 
     /// Has a running source told which resources are wanted (see [`Link::subscribe`]); one that is not running is told when
     /// it has started.
-    pub fn subscribe(&self, tenant: &Tenant, new: &[String], gone: &[String]) {
-        if let Some(link) = self.link_of(tenant) {
-            link.subscribe(new, gone);
-        }
+    pub fn subscribe(&self, tenant: &Tenant, new: &[String], gone: &[String]) -> Vec<own::Answer> {
+        self.link_of(tenant).map(|link| link.subscribe(new, gone)).unwrap_or_default()
     }
 
     /// Has a running legacy source send log lines from this level on; one that is not running is told when it has started.

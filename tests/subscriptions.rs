@@ -150,3 +150,22 @@ fn a_modern_source_is_asked_once_for_all_that_a_client_wants() {
     assert_eq!((listens(), lists()), (before.0 + 3, before.1));
     front.finish();
 }
+
+/// What a source says of a subscription is what the client hears, and nobody is promised what does not come.
+#[test]
+fn refused_subscriptions_are_refused() {
+    let place = Place::new();
+    let error = json!({"code": -32602, "message": "cannot be watched", "data": [1]});
+    let refusal = format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{error}}}");
+    let reply = format!("resources/subscribe={}", place.write("refusal", refusal));
+    let tables = [place.journaled("docs", &["--resources", "doc:a", "--reply", &reply], "")];
+    let front = Front::start_in(&place, "", &tables);
+    front.client(None).request("resources/list", json!({})).result();
+    let mut client = front.greeted(None);
+    // The first may come while the source is being started, and is asked for when it is up.
+    client.request("tools/call", json!({"name": "docs__echo", "arguments": {}})).result();
+    for _ in 0..2 {
+        assert_eq!(client.request("resources/subscribe", json!({"uri": "doc:a"})).error(), error);
+    }
+    front.finish();
+}

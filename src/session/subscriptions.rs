@@ -3,15 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::routed::no_resource;
-use super::uris::{Found, Nowhere, find_resource};
+use super::uris::{Found, Nowhere, find_resource, withheld};
 use super::{Exchange, Session};
 use crate::name::SourceId;
 use crate::protocol;
+use crate::snapshot::Snapshot;
 use crate::source::Source;
+use crate::source::own::Answer;
 use crate::source::updates::Tell;
 use crate::wire::{Message, Object, Outbox, quoted};
+
+/// How long a source may take to say whether it tells of a resource's changes; its silence is none of the client's business.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Whether a source tells of changes of its resources, as far as is known.
+fn tells_changes(snapshot: &Snapshot, source: &Source) -> bool {
+    let toolset = snapshot.catalog.toolset(source.id.as_str());
+    toolset.is_none_or(|toolset| toolset.note().offer.abilities.subscribe)
+}
 
 /// Owns subscriptions: the client's session or its listening request, both by their places in memory.
 pub(super) fn owner<T: ?Sized>(of: &Arc<T>) -> u64 {
@@ -39,17 +51,40 @@ impl Session {
     }
 
     fn subscribe_to(self: &Arc<Self>, begin: bool, uri: &str, exchange: &Exchange) {
+        let snapshot = self.around.control.snapshots.now();
         let Found { source, own, .. } = match self.resource(uri) {
             Ok(found) => found,
-            Err(why) => return no_resource(uri, exchange, &why, &self.around.control.snapshots.now()),
+            // It may have been allowed when it was subscribed to: nothing is told of it any more.
+            Err(Nowhere::Withheld(_)) if !begin => return exchange.result("{}"),
+            Err(why) => return no_resource(uri, exchange, &why, &snapshot),
         };
-        if begin {
-            let params = format!("{{\"uri\":{}}}", quoted(uri));
-            self.want(&source, owner(self), [(own, updated(&self.news, params))]);
-        } else {
-            self.want_no_more(&source, &own, owner(self));
+        if begin && !tells_changes(&snapshot, &source) {
+            let text = format!("source `{}` does not tell when its resources change: read `{uri}` again", source.id);
+            return exchange.error(protocol::METHOD_NOT_FOUND, &text, None);
         }
-        exchange.result("{}");
+        if !begin {
+            self.want_no_more(&source, &own, owner(self));
+            return exchange.result("{}");
+        }
+        let tell = self.updated(&source, &own, uri, &self.news, None);
+        let Some(answer) = self.want(&source, owner(self), [(own.clone(), tell)]).pop() else {
+            return exchange.result("{}");
+        };
+        let (session, asked) = (self.clone(), exchange.clone());
+        self.spawn(exchange, async move {
+            let answer = tokio::time::timeout(ANSWER, answer).await;
+            if !session.finish(&asked) {
+                return;
+            }
+            match answer {
+                Ok(Ok(Ok(Message { error: Some(error), line, .. }))) => {
+                    let subscribers = source.seen_by(&session.around.subscribers, &session.tenant);
+                    subscribers.remove(source.id.as_str(), &own, owner(&session));
+                    asked.error_text(&String::from_utf8_lossy(&line[error.range()]));
+                }
+                _ => asked.result("{}"),
+            }
+        });
     }
 
     pub(super) fn resource(&self, uri: &str) -> Result<Found, Nowhere> {
@@ -63,9 +98,10 @@ impl Session {
         let mut wanted: BTreeMap<SourceId, (Source, Vec<(String, Tell)>)> = BTreeMap::new();
         for uri in uris {
             let Ok(Found { source, own, .. }) = self.resource(uri) else { continue };
-            let id = &exchange.id;
-            let params = format!("{{\"uri\":{},\"_meta\":{{\"{}\":{id}}}}}", quoted(uri), protocol::META_SUBSCRIPTION);
-            let tell = updated(&exchange.out, params);
+            if !tells_changes(&self.around.control.snapshots.now(), &source) {
+                continue;
+            }
+            let tell = self.updated(&source, &own, uri, &exchange.out, Some(&exchange.id));
             wanted.entry(source.id.clone()).or_insert_with(|| (source, Vec::new())).1.push((own, tell));
             accepted.push(uri.clone());
         }
@@ -76,7 +112,7 @@ impl Session {
     }
 
     /// All of one source at once: it is asked anew for what it is to tell of.
-    fn want(&self, source: &Source, owner: u64, resources: impl IntoIterator<Item = (String, Tell)>) {
+    fn want(&self, source: &Source, owner: u64, resources: impl IntoIterator<Item = (String, Tell)>) -> Vec<Answer> {
         let subscribers = source.seen_by(&self.around.subscribers, &self.tenant);
         let mut new = Vec::new();
         for (uri, tell) in resources {
@@ -84,9 +120,7 @@ impl Session {
                 new.push(uri);
             }
         }
-        if !new.is_empty() {
-            source.subscribe(&self.tenant, &new, &[]);
-        }
+        let answers = if new.is_empty() { Vec::new() } else { source.subscribe(&self.tenant, &new, &[]) };
         // Only a running source tells of changes.
         let (source, tenant) = (source.clone(), self.tenant.clone());
         self.around.tracker.spawn(async move {
@@ -94,6 +128,32 @@ impl Session {
                 tracing::debug!(source = %source.id, why = %error.message, "source of a subscription is not up");
             }
         });
+        answers
+    }
+
+    /// How the client hears that a source's `own` resource, which it knows as `uri`, has changed: on `out`, of the listening
+    /// request `of` if that wants to know.
+    fn updated(
+        self: &Arc<Self>,
+        source: &Source,
+        own: &str,
+        uri: &str,
+        out: &Arc<Outbox>,
+        of: Option<&Arc<str>>,
+    ) -> Tell {
+        let (session, out, source) = (Arc::downgrade(self), Arc::downgrade(out), source.id.clone());
+        let (own, uri, of) = (own.to_owned(), uri.to_owned(), of.cloned());
+        Arc::new(move |params, below| {
+            let (Some(session), Some(out)) = (session.upgrade(), out.upgrade()) else { return };
+            let snapshot = session.around.control.snapshots.now();
+            let source = snapshot.source(source.as_str());
+            if source.is_none_or(|source| withheld(&snapshot, source, &format!("{own}{below}")).is_some()) {
+                return;
+            }
+            let shown = format!("\"uri\":{}", quoted(&format!("{uri}{below}")));
+            let _ =
+                out.send_text(&notification("notifications/resources/updated", &told(params, &shown, of.as_deref())));
+        })
     }
 
     fn want_no_more(&self, source: &Source, uri: &str, owner: u64) {
@@ -111,7 +171,11 @@ impl Session {
         for page in pages.into_iter().filter_map(Object::parse) {
             if let Some(id) = page.string("elicitationId") {
                 let params = format!("{{\"elicitationId\":{}}}", quoted(&id));
-                let tell = tell(&self.news, "notifications/elicitation/complete", &params);
+                let out = Arc::downgrade(&self.news);
+                let text = notification("notifications/elicitation/complete", &params);
+                let tell = Arc::new(move || {
+                    let _ = out.upgrade().map(|out| out.send_text(&text));
+                });
                 subscribers.expect_visit(source, &id, owner(self), tell);
             }
         }
@@ -140,16 +204,19 @@ impl Session {
     }
 }
 
-fn updated(out: &Arc<Outbox>, params: String) -> Tell {
-    tell(out, "notifications/resources/updated", &params)
+/// The params of a source's notification with the URI as the client knows it, and the client's own listening request.
+fn told(params: &Object<'_>, shown: &str, of: Option<&str>) -> String {
+    let own = of.map(|id| format!("\"{}\":{id}", protocol::META_SUBSCRIPTION));
+    let meta = params.get("_meta").and_then(Object::parse);
+    let meta = meta
+        .as_ref()
+        .unwrap_or(&Object { text: "{}", members: Vec::new() })
+        .rewritten(|name| !name.starts_with(protocol::META_PREFIX), &own.as_deref().into_iter().collect::<Vec<_>>());
+    let meta = (meta != "{}").then(|| format!("\"_meta\":{meta}"));
+    let more: Vec<&str> = [shown].into_iter().chain(meta.as_deref()).collect();
+    params.rewritten(|name| !matches!(name, "uri" | "_meta"), &more)
 }
 
-fn tell(out: &Arc<Outbox>, method: &str, params: &str) -> Tell {
-    let out = Arc::downgrade(out);
-    let text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}");
-    Arc::new(move || {
-        if let Some(out) = out.upgrade() {
-            let _ = out.send_text(&text);
-        }
-    })
+fn notification(method: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}")
 }

@@ -14,9 +14,12 @@ use crate::call::CallError;
 use crate::protocol::{self, Era};
 use crate::wire::{Message, quoted};
 
+/// The answer to a request of the relay's own, once it has come.
+pub type Answer = oneshot::Receiver<Result<Message, CallError>>;
+
 impl Link {
     /// One request of the relay's own. `params` is the text of an object.
-    pub fn request(&self, method: &str, params: &str) -> oneshot::Receiver<Result<Message, CallError>> {
+    pub fn request(&self, method: &str, params: &str) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let mut table = self.lock();
         if let Some(closed) = &table.closed {
@@ -42,7 +45,7 @@ impl Link {
         self.declares_tools.store(greeting.tools, Ordering::Relaxed);
         match greeting.era {
             Era::Legacy => self.subscribe_again(),
-            Era::Modern => self.subscribe(&[], &[]),
+            Era::Modern => drop(self.subscribe(&[], &[])),
         }
     }
 
@@ -58,17 +61,15 @@ impl Link {
     }
 
     /// Has the source tell of changes of all resources that are wanted, and of no others any more: of these `new` were not
-    /// wanted before, and `gone` are wanted no longer.
-    pub fn subscribe(&self, new: &[String], gone: &[String]) {
-        if self.era() == Era::Legacy {
-            for (method, uris) in [("resources/subscribe", new), ("resources/unsubscribe", gone)] {
-                for uri in uris {
-                    drop(self.request(method, &format!("{{\"uri\":{}}}", quoted(uri))));
-                }
-            }
-            return;
+    /// wanted before, and `gone` are wanted no longer. A legacy source answers to each of the new ones.
+    pub fn subscribe(&self, new: &[String], gone: &[String]) -> Vec<Answer> {
+        if self.era() == Era::Modern {
+            self.listen_to_resources(&mut self.listening());
+            return Vec::new();
         }
-        self.listen_to_resources(&mut self.listening());
+        let ask = |method: &str, uri: &String| self.request(method, &format!("{{\"uri\":{}}}", quoted(uri)));
+        gone.iter().for_each(|uri| drop(ask("resources/unsubscribe", uri)));
+        new.iter().map(|uri| ask("resources/subscribe", uri)).collect()
     }
 
     fn listening(&self) -> MutexGuard<'_, u64> {
@@ -125,7 +126,7 @@ impl Link {
         if let Some(level) = self.subscribers.get().and_then(Subscribers::level) {
             self.set_log_level(level);
         }
-        self.subscribe(&self.wanted(), &[]);
+        drop(self.subscribe(&self.wanted(), &[]));
     }
 
     pub(super) fn next_id(&self) -> u64 {

@@ -9,8 +9,11 @@ use crate::call::Whose;
 use crate::protocol;
 use crate::wire::{Message, Object};
 
-/// Tells one client that the resource has changed.
-pub type Tell = Arc<dyn Fn() + Send + Sync>;
+/// Tells one client that a resource has changed: with the params of the source's notification, and what its URI has behind the
+/// one that the client has subscribed to.
+pub type Tell = Arc<dyn Fn(&Object<'_>, &str) + Send + Sync>;
+/// Tells one client that a page has been visited.
+pub type Visited = Arc<dyn Fn() + Send + Sync>;
 
 type ByOwner = Vec<(u64, Tell)>;
 
@@ -36,7 +39,7 @@ struct Page {
     whose: Whose,
     id: String,
     owner: u64,
-    tell: Tell,
+    tell: Visited,
 }
 
 impl Default for Subscribers {
@@ -68,7 +71,7 @@ impl Subscribers {
     }
 
     /// Notes that a client was asked to visit a page, by the id that its source gave it.
-    pub fn expect_visit(&self, source: &str, id: &str, owner: u64, tell: Tell) {
+    pub fn expect_visit(&self, source: &str, id: &str, owner: u64, tell: Visited) {
         let mut pages = self.pages();
         pages.retain(|page| page.source != source || page.whose != self.whose || page.id != id);
         if pages.len() >= PAGES_MAX {
@@ -161,13 +164,22 @@ impl Subscribers {
         self.lock().range(first..).next().is_some_and(|((of, whose, _), _)| of == source && *whose == self.whose)
     }
 
-    /// Passes on `notifications/resources/updated` of a source.
+    /// Passes on `notifications/resources/updated` of a source: to those who subscribed to the resource, else to those who
+    /// subscribed to one that it lies below.
     pub fn notice(&self, source: &str, message: &Message) {
-        let uri = message.params_text().and_then(Object::parse).and_then(|params| params.string("uri"));
-        let Some(uri) = uri else { return };
-        let owners = self.lock().get(&self.key(source, &uri)).cloned().unwrap_or_default();
-        for (_, tell) in owners {
-            tell();
+        let Some(params) = message.params_object() else { return };
+        let Some(uri) = params.string("uri") else { return };
+        let table = self.lock();
+        let of = |uri: &str| table.get(&self.key(source, uri)).cloned();
+        let above =
+            || uri.rmatch_indices('/').find_map(|(at, _)| Some((of(&uri[..at]).or_else(|| of(&uri[..=at]))?, at)));
+        let found = match of(&uri) {
+            Some(owners) => Some((owners, uri.len())),
+            None => above(),
+        };
+        drop(table);
+        for (_, tell) in found.iter().flat_map(|(owners, _)| owners) {
+            tell(&params, found.as_ref().map_or("", |(_, at)| &uri[*at..]));
         }
     }
 }
@@ -177,9 +189,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_lies_below_is_told_to_those_above() {
+        let (all, told) = (Subscribers::default(), Arc::new(Mutex::new(Vec::new())));
+        for uri in ["dir:", "dir:/a", "dir:/a/b", "dir:/c/"] {
+            let told = told.clone();
+            let tell: Tell = Arc::new(move |_, below| told.lock().unwrap().push(format!("{uri} {below}")));
+            all.add("s", uri, 1, tell);
+        }
+        for uri in ["dir:/a/b", "dir:/a/b/c/d", "dir:/ab", "dir:/c/d", "dir", "other:/a"] {
+            let params =
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#);
+            all.notice("s", &Message::parse(params.into()).unwrap_or_else(|(why, _)| panic!("{why}")));
+        }
+        assert_eq!(*told.lock().unwrap(), ["dir:/a/b ", "dir:/a/b /c/d", "dir: /ab", "dir:/c/ d"]);
+    }
+
+    #[test]
     fn the_first_and_the_last_are_told_apart() {
         let all = Subscribers::default();
-        let tell: Tell = Arc::new(|| {});
+        let tell: Tell = Arc::new(|_, _| {});
         assert!(all.add("a", "x", 1, tell.clone()));
         assert!(!all.add("a", "x", 2, tell.clone()) && !all.add("a", "x", 2, tell.clone()));
         assert!(all.add("b", "x", 1, tell));
@@ -190,7 +218,7 @@ mod tests {
 
     #[test]
     fn instances_are_told_apart() {
-        let (all, tell): (_, Tell) = (Subscribers::default(), Arc::new(|| {}));
+        let (all, tell): (_, Tell) = (Subscribers::default(), Arc::new(|_, _| {}));
         let own = all.of(Whose::Session(1));
         assert!(own.add("a", "x", 1, tell.clone()) && all.add("a", "y", 2, tell));
         assert_eq!((own.uris("a"), all.uris("a")), (vec!["x".to_owned()], vec!["y".to_owned()]));
