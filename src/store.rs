@@ -1,11 +1,12 @@
 //! Owns what is remembered between runs: listings, eras and open toolsets, in one SQLite file in the state directory.
 //! It decides nothing; a lost or broken file costs a warning and a fresh listing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
 use crate::catalog::{Listing, ServerNote};
@@ -13,7 +14,8 @@ use crate::protocol::Era;
 
 /// The file's name within the state directory.
 const FILE: &str = "memory.sqlite3";
-/// Raised when the tables change; a file of another version is set aside.
+/// Raised when the tables `source` and `listing` change. In a file of another version they are made anew, for what they hold
+/// comes again with the next listing; what users have opened comes from nowhere else, and stays.
 const VERSION: i64 = 1;
 /// How long to wait for another relay that writes to the same file.
 const BUSY: Duration = Duration::from_millis(2000);
@@ -22,7 +24,8 @@ const BUSY: Duration = Duration::from_millis(2000);
 const BUSY_AT_START: Duration = Duration::from_millis(200);
 /// How much of the file SQLite keeps in memory; it takes KiB as a negative number.
 const CACHE_KIB: i64 = -128;
-/// Listings of sources not seen for this long are forgotten.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Sources that no relay has used for so many days are forgotten: those whose list was neither recalled nor kept.
 const KEEP_DAYS: i64 = 90;
 
 const TABLES: &str = "
@@ -179,12 +182,15 @@ fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
-    if version != 0 {
-        connection
-            .execute_batch("DROP TABLE IF EXISTS source; DROP TABLE IF EXISTS listing; DROP TABLE IF EXISTS open;")?;
+    let change = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+    let version: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    // Another relay may have done it meanwhile.
+    if version != VERSION {
+        change.execute_batch("DROP TABLE IF EXISTS source; DROP TABLE IF EXISTS listing;")?;
+        change.execute_batch(TABLES)?;
+        change.pragma_update(None, "user_version", VERSION)?;
     }
-    connection.execute_batch(TABLES)?;
-    connection.pragma_update(None, "user_version", VERSION)?;
+    change.commit()?;
     Ok(connection)
 }
 
@@ -225,6 +231,10 @@ fn set_aside(file: &Path, error: &rusqlite::Error) {
 struct Memory {
     file: PathBuf,
     connection: Connection,
+    /// The sources that this run has to do with.
+    used: BTreeSet<Key>,
+    /// When it was last noted that they are in use; `None` before anything was recalled.
+    noted: Option<i64>,
 }
 
 impl Memory {
@@ -237,13 +247,13 @@ impl Memory {
             }
             other => other?,
         };
-        Ok(Self { file, connection })
+        Ok(Self { file, connection, used: BTreeSet::new(), noted: None })
     }
 
     fn open_again(&mut self) -> Result<(), rusqlite::Error> {
         // Closed first: at its end a connection removes files that may be another's by then.
         self.connection = Connection::open_in_memory()?;
-        *self = Self::open(self.file.clone())?;
+        self.connection = Self::open(self.file.clone())?.connection;
         self.connection.busy_timeout(BUSY)
     }
 
@@ -268,11 +278,26 @@ impl Memory {
     }
 
     fn work_off(mut self, work: &mpsc::Receiver<Job>) {
-        while let Ok(job) = work.recv() {
-            if let Err(error) = self.carry_out(job) {
+        loop {
+            let done = match work.recv_timeout(DAY) {
+                Ok(job) => self.carry_out(job),
+                Err(mpsc::RecvTimeoutError::Timeout) => Ok(()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            };
+            let is_due = self.noted.is_some_and(|noted| now() - noted >= seconds(DAY));
+            if let Err(error) = done.and_then(|()| if is_due { self.note_use() } else { Ok(()) }) {
                 tracing::warn!(%error, "memory could not be used");
             }
         }
+    }
+
+    /// Notes that what is used is in use, and forgets what has not been for long. Writes only where that makes a difference.
+    fn note_use(&mut self) -> Result<(), rusqlite::Error> {
+        self.noted = Some(now());
+        let used = std::mem::take(&mut self.used);
+        let noted = self.use_it(|connection| note_use(connection, &used));
+        self.used = used;
+        noted
     }
 
     /// Makes the file again if somebody has removed it: what is written to a removed one is lost.
@@ -294,19 +319,23 @@ impl Memory {
             Job::Load(keys, reply) => {
                 let mut listings = Vec::with_capacity(keys.len());
                 for key in keys {
+                    self.used.insert(key.clone());
                     match self.use_it(|connection| load(connection, &key)) {
                         Ok(listing) => listings.extend(listing.map(|listing| (key, listing))),
                         Err(error) => tracing::warn!(%error, "memory cannot be read"),
                     }
                 }
                 let _ = reply.send(listings);
-                Ok(())
+                self.note_use()
             }
             Job::Flush(reply) => {
                 let _ = reply.send(());
                 Ok(())
             }
             job => {
+                if let Job::Listing(kept) = &job {
+                    self.used.insert(kept.key.clone());
+                }
                 self.look_after_file()?;
                 self.use_it(|connection| write(connection, &job))
             }
@@ -317,7 +346,11 @@ impl Memory {
 /// Seconds since 1970.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    seconds(since)
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn recall(connection: &Connection) -> Result<Recalled, rusqlite::Error> {
@@ -382,7 +415,31 @@ fn keep(connection: &Connection, kept: &Kept) -> Result<(), rusqlite::Error> {
         "INSERT OR REPLACE INTO listing (id, fingerprint, note, incomplete, tools) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![kept.key.id, kept.key.fingerprint, note, kept.incomplete, kept.tools],
     )?;
-    let oldest = now() - KEEP_DAYS * 24 * 3600;
+    transaction.commit()
+}
+
+/// Notes that `used` are in use, once a day, and forgets what was not for long.
+fn note_use(connection: &Connection, used: &BTreeSet<Key>) -> Result<(), rusqlite::Error> {
+    let now = now();
+    let (recent, oldest) = (now - seconds(DAY), now - KEEP_DAYS * seconds(DAY));
+    let mut rows = connection.prepare_cached("SELECT id, fingerprint, seen FROM source WHERE seen < ?1")?;
+    let found =
+        rows.query_map([recent], |row| Ok((Key { id: row.get(0)?, fingerprint: row.get(1)? }, row.get::<_, i64>(2)?)))?;
+    let (mut in_use, mut any_old) = (Vec::new(), false);
+    for row in found {
+        let Some((key, seen)) = readable(row)? else { continue };
+        let is_used = used.contains(&key);
+        any_old |= !is_used && seen < oldest;
+        in_use.extend(is_used.then_some(key));
+    }
+    if in_use.is_empty() && !any_old {
+        return Ok(());
+    }
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    for key in in_use {
+        let row = params![key.id, key.fingerprint, now];
+        transaction.execute("UPDATE source SET seen = ?3 WHERE id = ?1 AND fingerprint = ?2", row)?;
+    }
     transaction.execute("DELETE FROM source WHERE seen < ?1", [oldest])?;
     transaction.execute(
         "DELETE FROM listing WHERE NOT EXISTS
@@ -537,6 +594,79 @@ mod tests {
             assert_eq!(ids, ["b", "c"], "{bad}");
             assert_eq!(set_aside_files(folder.path()), 0);
         }
+    }
+
+    fn known_ids(folder: &Path) -> Vec<String> {
+        let (_, recalled) = Store::open(folder).unwrap();
+        recalled.sources.into_iter().map(|(key, _)| key.id).collect()
+    }
+
+    /// What the memory holds was last noted to be in use so many days ago.
+    fn age(folder: &Path, days: i64) {
+        change(folder, &format!("UPDATE source SET seen = seen - {days} * 86400"));
+    }
+
+    /// Another listing of a source that has one.
+    fn other(id: &str) -> Kept {
+        let listing = Listing::new([r#"{"name":"other"}"#.into()], ServerNote::default(), None);
+        Kept {
+            key: key(id),
+            digest: listing.digest.clone(),
+            outline: "{}".to_owned(),
+            note: ServerNote::default(),
+            incomplete: None,
+            tools: listing.to_blob(),
+        }
+    }
+
+    // A source whose list never changed was forgotten 90 days after its first listing, though it was used every day.
+    #[tokio::test]
+    async fn what_is_used_is_not_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        filled(folder.path(), &["idle", "stable", "changed"]).await;
+        for days in [60, 31, 91] {
+            age(folder.path(), days);
+            let (store, _) = Store::open(folder.path()).unwrap();
+            assert_eq!(store.load(vec![key("stable"), key("changed")]).await.len(), 2, "{days}");
+            store.keep_listing(other("changed"));
+            store.flush().await;
+        }
+        assert_eq!(known_ids(folder.path()), ["changed", "stable"]);
+        let (store, _) = Store::open(folder.path()).unwrap();
+        assert_eq!(store.load(vec![key("idle"), key("stable")]).await.len(), 1, "its tools are gone with it");
+    }
+
+    #[tokio::test]
+    async fn what_a_long_run_uses_is_not_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        filled(folder.path(), &["idle", "recalled"]).await;
+        let (store, _) = Store::open(folder.path()).unwrap();
+        store.load(vec![key("recalled")]).await;
+        store.keep_listing(other("new"));
+        store.flush().await;
+        age(folder.path(), 91);
+        store.load(Vec::new()).await;
+        store.flush().await;
+        assert_eq!(known_ids(folder.path()), ["new", "recalled"]);
+    }
+
+    // What users had opened was dropped with the tables of another version.
+    #[tokio::test]
+    async fn a_file_of_another_version_keeps_what_was_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        filled(folder.path(), &["a"]).await;
+        change(
+            folder.path(),
+            "INSERT INTO open VALUES ('local', 'a'); DROP TABLE source; CREATE TABLE source (other TEXT);
+             PRAGMA user_version = 7",
+        );
+        let (store, recalled) = Store::open(folder.path()).unwrap();
+        assert_eq!(recalled.open, [("local".to_owned(), "a".to_owned())]);
+        assert!(recalled.sources.is_empty());
+        store.keep_listing(other("a"));
+        store.flush().await;
+        assert_eq!(known_ids(folder.path()), ["a"]);
+        assert_eq!(set_aside_files(folder.path()), 0);
     }
 
     #[tokio::test]
