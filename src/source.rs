@@ -16,6 +16,7 @@ pub mod http;
 mod in_flight;
 mod instances;
 pub mod launch;
+mod leftover;
 mod lines;
 pub mod link;
 mod noise;

@@ -7,13 +7,13 @@ mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use standing::Trial;
-use support::{END, Place, Relay, command, eventually, source};
+use support::{AT_ONCE, END, Place, Relay, command, eventually, fixture, source};
 
 /// Sources that do not go by themselves.
 fn stubborn() -> Vec<String> {
@@ -137,6 +137,63 @@ fn a_client_that_does_not_read_does_not_delay_the_end() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(start.elapsed() < END, "{:?}", start.elapsed());
     eventually("nothing is left", || place.processes(child.id()).is_empty());
+}
+
+/// Makes three calls of a source of which the last one ends it or closes its input, and reads no answer for longer than the
+/// source gets after that. Gives the answers.
+fn answers_read_late(tool: &str, arguments: Value) -> Vec<String> {
+    let place = Place::new();
+    let mut child = place.command("", &[place.journaled("fix", &["--faults", "--ignore-eof"], "")]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // The first is more than waits for a client; the second keeps the third apart from the end of the first.
+    let calls = [("big", json!({"bytes": 10_000_000})), ("big", json!({"bytes": 150_000})), (tool, arguments)];
+    for (id, (tool, arguments)) in calls.iter().enumerate() {
+        let params = json!({"name": "call_tool", "arguments": {"source": "fix", "tool": tool, "arguments": arguments}});
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#).unwrap();
+    }
+    eventually("all is read", || place.lines("fix.journal").iter().any(|line| line.contains(&format!("{tool:?}"))));
+    // So long does the client take; the source had less.
+    std::thread::sleep(Duration::from_millis(1500));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let answers = lines.take(calls.len()).map(Result::unwrap).collect();
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    answers
+}
+
+#[track_caller]
+fn is_good(answer: &str) {
+    assert!(!answer.contains("isError") && answer.contains("\"content\""), "{}", support::start_of(answer));
+}
+
+/// What a source had left in its pipe when it ended was lost, with the answers in it, if the client held up its reading.
+#[test]
+fn the_last_answers_of_a_source_wait_for_a_slow_client() {
+    answers_read_late("farewell", json!({})).iter().for_each(|answer| is_good(answer));
+}
+
+/// The same where it closes its input and lives on: it was ended before its answers were read.
+#[test]
+fn answers_of_a_source_that_closed_its_input_wait_for_a_slow_client() {
+    let answers = answers_read_late("close", json!({"what": "stdin"}));
+    answers[..2].iter().for_each(|answer| is_good(answer));
+    assert!(answers[2].contains("closed its input"), "{}", answers[2]);
+}
+
+/// What others write who hold the pipe of an ended source open does not hold up its end.
+#[test]
+fn who_holds_the_pipe_of_an_ended_source_does_not_keep_it() {
+    let flood = "while :; do echo 'a line that is no message, and long enough to fill what a pipe holds'; done";
+    for (what, rest) in [("says nothing", "sleep 60"), ("floods", flood)] {
+        let place = Place::new();
+        let run = format!("{rest} & exec {} --faults", fixture().display());
+        let mut relay = Relay::greeted_in(&place, "", &[command("held", "sh", &["-c", &run], "")]);
+        relay.call("held", "echo", json!({}));
+        let start = Instant::now();
+        assert_eq!(relay.call("held", "last_words", json!({"text": "adieu", "code": 3})).failure().0, "exited");
+        assert!(start.elapsed() < AT_ONCE, "{what}: {:?}", start.elapsed());
+        relay.finish();
+    }
 }
 
 /// Answers that went nowhere used to be lost without a word, and with the exit code of success.

@@ -40,9 +40,10 @@ impl<'a> Pace<'a> {
     }
 
     /// All lines of the read have been handled; `written` is whom they were last passed on to, who sets the pace: a client
-    /// that does not read makes its sources wait.
-    pub async fn rest(self, written: Option<Arc<Outbox>>) {
+    /// that does not read makes its sources wait. Gives how long it did.
+    pub async fn rest(self, written: Option<Arc<Outbox>>) -> Duration {
         let spent = self.spent + self.turn.elapsed();
+        let handled = Instant::now();
         let floods = self.link.in_vain() - self.before >= FLOOD;
         if let Some(outbox) = written {
             if floods {
@@ -51,8 +52,10 @@ impl<'a> Pace<'a> {
                 outbox.room().await;
             }
         }
+        let waited = handled.elapsed();
         if floods {
             tokio::time::sleep(PAUSE.max(PAUSE_TIMES * spent)).await;
         }
+        waited
     }
 }

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use super::Surroundings;
 use super::http::Connection;
 use super::launch::{self, Launched, Process};
+use super::leftover::{Leftover, Stop};
 use super::lines::take_line;
 use super::link::{Link, OUTBOX_LIMIT};
 use super::noise::Spread;
@@ -24,12 +25,8 @@ use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::{self, Line, LineReader, Message, Outbox};
 
-/// How long output is still read after the process has ended (a grandchild may hold the pipe open).
-const LAST_OUTPUT: Duration = Duration::from_millis(300);
 /// How long a process that closed its output may take to end by itself.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// How long a process that closed its input may take to answer what it has read, and to end by itself.
-const LAST_ANSWERS: Duration = Duration::from_millis(1000);
 /// How long standard error is still read after the end.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// What a source may write before its first message; one that writes more is no MCP server.
@@ -68,16 +65,19 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
     let tail = StderrTail::new(secrets);
     let pid = process.pid();
     let span = tracing::info_span!("source", id = source, pid);
-    tracker.spawn(write(link.clone(), stdin).instrument(span.clone()));
+    let ended = CancellationToken::new();
+    let closed = ended.child_token();
+    tracker.spawn(write(link.clone(), stdin, closed.clone()).instrument(span.clone()));
     let drain = tracker.spawn(tail.clone().drain(stderr).instrument(span.clone()));
     let reading = {
-        let (link, tail) = (link.clone(), tail.clone());
-        tracker.spawn(read(link, tail, LineReader::new(stdout, around.max_message)).instrument(span.clone()))
+        let (link, tail, leftover) = (link.clone(), tail.clone(), Leftover::new(closed, ended.clone()));
+        tracker.spawn(read(link, tail, LineReader::new(stdout, around.max_message), leftover).instrument(span.clone()))
     };
     let (tell, gone) = oneshot::channel();
     around.watchdog.watch(pid);
     let supervised = Supervised {
         process,
+        ended,
         link: link.clone(),
         tail: tail.clone(),
         ending: around.shutdown.clone(),
@@ -87,9 +87,9 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
     Running { link, pid: Some(pid), tail, gone, http: None }
 }
 
-/// Writes what the source is sent. One that closed its input gets no call any more: if it does not end by itself it is ended,
-/// for what was written last may be lost.
-async fn write(link: Arc<Link>, stdin: ChildStdin) {
+/// Writes what the source is sent. One that closed its input gets no call any more, and the reader is told: if it does not end
+/// by itself it is ended, for what was written last may be lost.
+async fn write(link: Arc<Link>, stdin: ChildStdin, closed: CancellationToken) {
     let other_end = OtherEnd::of(&stdin);
     let written = tokio::select! {
         written = link.outbox.write_to(stdin) => written,
@@ -99,27 +99,31 @@ async fn write(link: Arc<Link>, stdin: ChildStdin) {
     tracing::debug!(%error, "source takes no more input");
     link.outbox.close();
     link.close();
-    tokio::select! {
-        () = link.stop.cancelled() => {}
-        () = tokio::time::sleep(LAST_ANSWERS) => link.give_up("closed its input".to_owned()),
-    }
+    closed.cancel();
 }
 
 /// Reads what the source sends, to its end. Gives the reason if the connection must end for what was sent.
-async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl AsyncRead + Unpin>) -> Option<String> {
+async fn read(
+    link: Arc<Link>,
+    tail: StderrTail,
+    mut reader: LineReader<impl AsyncRead + Unpin>,
+    mut leftover: Leftover,
+) -> Option<String> {
     let mut spread = Spread::default();
     let mut echoes = None;
     loop {
         let (mut written, mut pace) = (None, Pace::new(&link));
         while let Some(line) = reader.buffered() {
             let Some(line) = spread.add(line, reader.limit()) else { continue };
+            let large = is_large(&line).then(Instant::now);
             match take_line(&link, &tail, line).await {
                 Ok(outbox) => written = outbox.or(written),
                 Err(fatal) => return Some(fatal),
             }
+            leftover.held_up(large.map_or(Duration::ZERO, |began| began.elapsed()));
             pace.line().await;
         }
-        pace.rest(written).await;
+        leftover.held_up(pace.rest(written).await);
         if !link.has_spoken() && reader.total() > PROLOGUE_MAX {
             return Some(format!("it wrote {} MiB and not one MCP message among them", PROLOGUE_MAX >> 20));
         }
@@ -131,7 +135,7 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
             echoes.get_or_insert_with(Instant::now);
         }
         let filled = tokio::select! {
-            filled = reader.fill() => filled,
+            filled = leftover.fill(&mut reader) => filled,
             () = only_echoes(&link, echoes) => {
                 return Some("it sends back what it is sent, so it is no MCP server".to_owned());
             }
@@ -146,9 +150,16 @@ async fn read(link: Arc<Link>, tail: StderrTail, mut reader: LineReader<impl Asy
                 }
                 return None;
             }
-            Err(error) => return Some(format!("its output cannot be read: {error}")),
+            Err(Stop::Ended) => return None,
+            Err(Stop::ClosedInput) => return Some("closed its input".to_owned()),
+            Err(Stop::Unreadable(error)) => return Some(format!("its output cannot be read: {error}")),
         }
     }
+}
+
+/// Whether a line is so long that it takes time.
+fn is_large(line: &Line) -> bool {
+    matches!(line, Line::Whole(bytes) if bytes.len() >= wire::LARGE_MESSAGE)
 }
 
 /// Comes to its end when nothing but echoes has come for too long, `since` the first.
@@ -161,6 +172,8 @@ async fn only_echoes(link: &Link, since: Option<Instant>) {
 
 struct Supervised {
     process: Process,
+    /// Tells the reader that the process has ended.
+    ended: CancellationToken,
     link: Arc<Link>,
     tail: StderrTail,
     /// The relay itself ends.
@@ -183,7 +196,12 @@ impl Supervised {
             () = stop.cancelled() => asked = true,
             _ = self.process.wait() => {
                 self.link.close();
-                fatal = self.within(LAST_OUTPUT, &mut reading).await.and_then(Result::ok).flatten();
+                self.ended.cancel();
+                fatal = tokio::select! {
+                    read = &mut reading => read.ok().flatten(),
+                    () = stop.cancelled() => None,
+                    () = self.ending.cancelled() => None,
+                };
             }
             read = &mut reading => {
                 self.link.close();
