@@ -133,6 +133,43 @@ fn an_era_that_has_ended_is_found_out_by_any_failure() {
     }
 }
 
+/// A script that holds a lock while it runs, as others do a port: `body` runs only for who has it. Each launch is logged.
+fn locked(place: &Place, body: &str) -> String {
+    let (lock, log) = (place.path("lock"), place.path("launches"));
+    let locked = format!("mkdir {lock} || {{ echo 'the lock is held' >&2; exit 1; }}");
+    place.write("source.sh", format!("echo x >> {log}; {locked}; {body}\nrmdir {lock}\n"))
+}
+
+/// The second launch of a start came while the first still ended, and died of what that held.
+#[test]
+fn a_start_without_the_probe_waits_for_the_end_of_the_first() {
+    let place = Place::new();
+    let run = format!("{{ printf '%s\\n' \"$line\"; cat; }} | {}", fixture().display());
+    let path =
+        locked(&place, &format!("read -r line; case $line in *server/discover*) exec >&-; sleep 2;; *) {run};; esac"));
+    let mut relay = Relay::greeted_in(&place, "", &[command("fix", "sh", &[&path], "")]);
+    assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(place.lines("launches").len(), 2);
+    relay.finish();
+}
+
+/// The same after a first listing that failed.
+#[test]
+fn a_further_try_waits_for_the_end_of_the_last() {
+    let place = Place::new();
+    let refused = r#"{"jsonrpc":"2.0","id":@ID@,"error":{"code":-32603,"message":"not yet"}}"#;
+    let (refused, first) = (place.write("refused", format!("{refused}\n")), place.path("first"));
+    let run = fixture().display().to_string();
+    let body = format!("if mkdir {first}; then {run} --reply tools/list={refused}; sleep 2; else {run}; fi");
+    let path = locked(&place, &body);
+    let mut relay = Relay::greeted_in(&place, "", &[command("fix", "sh", &[&path], "start = \"at-start\"")]);
+    let failed = relay.await_status("fix", "unreachable");
+    assert!(failed["reason"].as_str().unwrap().contains("not yet"), "{failed}");
+    assert_eq!(relay.call("fix", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert_eq!(place.lines("launches").len(), 2);
+    relay.finish();
+}
+
 /// The same over HTTP, where a refusal need not be a message.
 #[test]
 fn an_era_that_has_ended_over_http_is_found_out_by_any_failure() {

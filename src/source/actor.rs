@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::door::Live;
 use super::failures;
@@ -75,6 +76,8 @@ pub struct Actor {
     waiting: Waiting,
     urgent: Arc<Notify>,
     cancel_start: CancellationToken,
+    /// What was launched and is not gone yet.
+    processes: TaskTracker,
     next_tick: Instant,
     inner: mpsc::Sender<Inner>,
     results: mpsc::Receiver<Inner>,
@@ -92,6 +95,8 @@ impl Actor {
         let (inner, results) = mpsc::channel(INNER);
         let settings = origin.settings.subscribe();
         let config = settings.borrow().clone();
+        let processes = TaskTracker::new();
+        processes.close();
         Self {
             cancel_start: around.shutdown.child_token(),
             waiting: Waiting::new(config.id.as_str()),
@@ -110,6 +115,7 @@ impl Actor {
             asks: false,
             last_launch: None,
             urgent: Arc::new(Notify::new()),
+            processes,
             next_tick: Instant::now(),
             inner,
             results,
@@ -255,6 +261,7 @@ impl Actor {
             known,
             urgent: self.urgent.clone(),
             cancel: self.cancel_start.clone(),
+            processes: self.processes.clone(),
             publish: self.publish.clone(),
         };
         let starting = start::start(self.config.clone(), self.around.clone(), terms);

@@ -9,6 +9,8 @@ use tokio::process::ChildStdin;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
 use super::Surroundings;
@@ -57,8 +59,14 @@ pub struct Running {
     pub http: Option<Arc<Connection>>,
 }
 
-/// Starts the tasks of a launched process.
-pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surroundings) -> Running {
+/// Starts the tasks of a launched process, which counts among `processes` until it is gone.
+pub fn run(
+    launched: Launched,
+    source: &str,
+    max_in_flight: usize,
+    around: &Surroundings,
+    processes: &TaskTracker,
+) -> Running {
     let tracker = &around.tracker;
     let Launched { process, stdin, stdout, stderr, secrets } = launched;
     let link = Link::new(source, max_in_flight, around.shutdown.child_token(), Outbox::lines(OUTBOX_LIMIT));
@@ -77,6 +85,7 @@ pub fn run(launched: Launched, source: &str, max_in_flight: usize, around: &Surr
     around.watchdog.watch(pid);
     let supervised = Supervised {
         process,
+        counted: processes.token(),
         ended,
         link: link.clone(),
         tail: tail.clone(),
@@ -172,6 +181,8 @@ async fn only_echoes(link: &Link, since: Option<Instant>) {
 
 struct Supervised {
     process: Process,
+    /// Held until the process is gone.
+    counted: TaskTrackerToken,
     /// Tells the reader that the process has ended.
     ended: CancellationToken,
     link: Arc<Link>,
@@ -229,6 +240,7 @@ impl Supervised {
         // A process that left the group may hold the pipes open.
         reading.abort();
         draining.abort();
+        drop(self.counted);
         let _ = tell.send(gone);
         // At the end of the relay the watchdog looks for those of all sources in one go.
         if !self.watchdog.is_ending() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::budget::{self, Spent};
 use super::handshake::{self, Greeting, NoGreeting};
@@ -19,6 +20,8 @@ use crate::protocol::Era;
 
 /// How long one start may keep others waiting: a source that takes its time does not use the processor meanwhile.
 const TURN: Duration = Duration::from_secs(5);
+/// How long a launch waits for the end of the one before it: a little longer than that takes.
+const SUCCESSION: Duration = Duration::from_secs(6);
 
 /// What is told of a source that is started once more at once.
 const WITHOUT_PROBE: &str = "started again without the probe";
@@ -38,20 +41,24 @@ pub struct Terms {
     pub urgent: Arc<Notify>,
     /// Ends the attempt.
     pub cancel: CancellationToken,
+    /// The processes of these launches that are not gone yet; closed, so that it can be waited for.
+    pub processes: TaskTracker,
     /// Where it tells that it is at work.
     pub publish: watch::Sender<Status>,
 }
 
 /// Starts the source.
 pub async fn start(config: Arc<SourceConfig>, around: Surroundings, terms: Terms) -> Result<Started, CallError> {
-    let Terms { known, urgent, cancel, publish } = terms;
+    let Terms { known, urgent, cancel, processes, publish } = terms;
+    let attempt =
+        Attempt { config: &config, around: &around, cancel: &cancel, processes: &processes, publish: &publish };
+    attempt.succeed().await.map_err(NoGreeting::error)?;
     let turn = tokio::select! {
         permit = around.starting.clone().acquire_owned() => permit.ok(),
         () = urgent.notified() => None,
         () = cancel.cancelled() => return Err(cancelled(&config)),
     };
     let _turn = Turn::hold(turn, &around);
-    let attempt = Attempt { config: &config, around: &around, cancel: &cancel, publish: &publish };
     match &config.reach {
         Reach::Program(launch) => attempt.launched(launch, known).await.map_err(NoGreeting::error),
         Reach::Http(remote) => attempt.connected(remote, known).await.map_err(NoGreeting::error),
@@ -63,6 +70,7 @@ struct Attempt<'a> {
     config: &'a SourceConfig,
     around: &'a Surroundings,
     cancel: &'a CancellationToken,
+    processes: &'a TaskTracker,
     publish: &'a watch::Sender<Status>,
 }
 
@@ -71,14 +79,25 @@ impl Attempt<'_> {
         match self.launch_once(launch, known).await {
             Err(NoGreeting::ProbeBroke(error)) if self.probed(known) => {
                 self.tell_again(&error, WITHOUT_PROBE);
+                self.succeed().await?;
                 self.launch_once(launch, Some(Era::Legacy)).await
             }
             Err(NoGreeting::Outdated(error)) => {
                 self.tell_again(&error, FROM_SCRATCH);
+                self.succeed().await?;
                 // If that fails too, the first reason is the better one.
                 self.launch_once(launch, None).await.map_err(|_| NoGreeting::Failed(error))
             }
             other => other,
+        }
+    }
+
+    /// Waits until what was launched before is gone: both may want the same port or file.
+    async fn succeed(&self) -> Result<(), NoGreeting> {
+        tokio::select! {
+            biased;
+            _ = tokio::time::timeout(SUCCESSION, self.processes.wait()) => Ok(()),
+            () = self.cancel.cancelled() => Err(NoGreeting::Failed(cancelled(self.config))),
         }
     }
 
@@ -101,7 +120,8 @@ impl Attempt<'_> {
             let text = format!("source `{id}` could not be launched: {error}");
             NoGreeting::Failed(CallError::new(ErrorKind::Unavailable, text, error.hint()).at(id, None))
         })?;
-        self.greet(run::run(launched, id, self.config.max_in_flight, self.around), known).await
+        let running = run::run(launched, id, self.config.max_in_flight, self.around, self.processes);
+        self.greet(running, known).await
     }
 
     /// Over HTTP a source may have to be connected to up to three times: with the probe, without it, and over the
