@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use standing::Trial;
+use standing::{Trial, possessions};
 use support::{Place, Relay, eventually};
 use web::{SESSION, Seen, Web};
 
@@ -397,6 +397,49 @@ fn a_refused_token_is_told_and_a_new_one_is_taken_without_a_restart() {
     let log = relay.stderr();
     relay.finish();
     assert!(!log.contains("the-wrong-token-6") && !log.contains("the-right-token-7"), "{log}");
+}
+
+/// Each refused call took a thread of its own while the credentials were read anew, up to all there are.
+#[test]
+fn many_refused_calls_wait_for_new_credentials_without_a_thread_each() {
+    let expired = Arc::new(AtomicBool::new(false));
+    let is_expired = expired.clone();
+    let web = Web::start(web::legacy, move |seen, out| {
+        let right =
+            if is_expired.load(Ordering::SeqCst) { "Bearer the-second-token" } else { "Bearer the-first-token" };
+        let refuses = seen.header("authorization") != Some(right);
+        if refuses {
+            out.reply(401, &[], "");
+        }
+        refuses
+    });
+    let place = Place::new();
+    let [log, used, given] = ["asked", "used", "given"].map(|name| place.path(name));
+    let script = place.write(
+        "token.sh",
+        format!(
+            "echo x >> {log}\n[ -e {used} ] || {{ echo the-first-token; exit; }}\n\
+             until [ -e {given} ]; do sleep 0.05; done\necho the-second-token\n"
+        ),
+    );
+    let source = web.source("web", &format!("auth = 'bearer'\ntoken = '${{cmd:sh {script}}}'"));
+    let mut relay = Relay::greeted_in(&place, "", &[source]);
+    relay.call("web", "echo", json!({}));
+    place.write("used", "");
+    expired.store(true, Ordering::SeqCst);
+    let threads = possessions(&relay).1;
+    let ids: Vec<_> = (0..60).map(|n| relay.ask_call("web", "echo", json!({"n": n}))).collect();
+    eventually("all are refused", || web.posts(CALLED).len() == 61);
+    eventually("new credentials are asked for", || place.lines("asked").len() == 2);
+    // Others have what they need meanwhile.
+    relay.call_direct("find_tools", json!({"query": "echo"}));
+    assert!(possessions(&relay).1 <= threads + 6, "{} threads after {threads}", possessions(&relay).1);
+    place.write("given", "");
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(relay.answer(id).structured(), json!({"n": n}));
+    }
+    assert_eq!(place.lines("asked").len(), 2);
+    relay.finish();
 }
 
 #[test]

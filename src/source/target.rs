@@ -41,8 +41,9 @@ pub struct Target {
     remote: Remote,
     lookup: SystemLookup,
     worn: Arc<Mutex<Arc<Worn>>>,
-    /// When the credentials were last read anew and found to be the same.
-    looked: Arc<Mutex<Option<Instant>>>,
+    /// When the credentials were last read anew and found to be the same. Held while they are read, which may take a command
+    /// its time: all others wait for that without a thread.
+    looked: Arc<tokio::sync::Mutex<Option<Instant>>>,
     pub has_token: bool,
     pub has_credentials: bool,
 }
@@ -114,16 +115,17 @@ impl Target {
     /// Whether requests carry something else now than `refused`: headers and token are read anew for that, once for all who
     /// ask at the same time.
     pub async fn renew(&self, refused: &Arc<Worn>) -> bool {
-        let (remote, lookup, refused) = (self.remote.clone(), self.lookup.clone(), refused.clone());
-        let (worn, looked) = (self.worn.clone(), self.looked.clone());
+        // Held to the end of the reading, though whoever asked may be gone by then.
+        let mut looked = self.looked.clone().lock_owned().await;
+        if !Arc::ptr_eq(refused, &self.worn()) {
+            return true;
+        }
+        if looked.is_some_and(|at| at.elapsed() < LOOK_GAP) {
+            return false;
+        }
+        let (remote, lookup, refused, worn) =
+            (self.remote.clone(), self.lookup.clone(), refused.clone(), self.worn.clone());
         let renewed = tokio::task::spawn_blocking(move || {
-            let mut looked = locked(&looked);
-            if !Arc::ptr_eq(&refused, &locked(&worn)) {
-                return true;
-            }
-            if looked.is_some_and(|at| at.elapsed() < LOOK_GAP) {
-                return false;
-            }
             let resolved = remote.resolve(&lookup).ok();
             let new = resolved.and_then(|resolved| Worn::new(&resolved, &refused.secrets).ok());
             let new = new.filter(|new| new.headers != refused.headers);
