@@ -17,7 +17,7 @@ use crate::relay::Built;
 /// The file's name wherever it is looked for.
 const FILE: &str = "sources.toml";
 /// Who logs that a source failed.
-const ACTOR: &str = "toolrelay::source::actor";
+const FAILURES: &str = "toolrelay::source::down";
 
 /// How many lines of the log may wait for their reader. Their places are all made at the start, so they cost time and memory.
 const LOG_LINES: usize = 4096;
@@ -107,7 +107,7 @@ pub fn start_log(common: &Common) -> WorkerGuard {
 /// source failed.
 pub fn start_command_log(common: &Common, progress: &Progress) -> WorkerGuard {
     let targets = Targets::new().with_default(common.log.unwrap_or(Level::Warn));
-    let targets = if common.log.is_some() { targets } else { targets.with_target(ACTOR, Level::Error) };
+    let targets = if common.log.is_some() { targets } else { targets.with_target(FAILURES, Level::Error) };
     log(targets, progress.beside())
 }
 

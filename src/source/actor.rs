@@ -1,8 +1,8 @@
-//! Owns one source's life: when it runs, when it is listed, when it is tried again, and what it is said to be doing.
+//! Owns one source's life: when it runs, when its list is looked after, when it is tried again, and what it is asked meanwhile.
 //! It never touches the messages of calls; those go over the [`Link`] past it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -14,8 +14,8 @@ use super::farewell::Ending;
 use super::instances::{Place, Role};
 use super::link::Link;
 use super::origin::Origin;
-use super::ready::{Due, LIST_GAP, Ready};
-use super::relist::{self, Read};
+use super::ready::{Due, Ready};
+use super::relist::Read;
 use super::run::Gone;
 use super::start::{self, Started};
 use super::waiting::Waiting;
@@ -26,8 +26,6 @@ use crate::protocol::Era;
 
 /// How often limits, idleness and lists are looked after while a source runs.
 const TICK: Duration = Duration::from_millis(200);
-/// A source that ran this long has recovered: its failures are forgotten.
-const RECOVERED: Duration = Duration::from_secs(20);
 /// A call waits for the next launch if that is no further away than this.
 const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
 /// At least this long between two launches of a failing source, whoever asks.
@@ -36,14 +34,14 @@ const LAUNCH_GAP: Duration = Duration::from_secs(5);
 const INNER: usize = 16;
 
 /// Results of the actor's own tasks, each with the launch it belongs to.
-enum Inner {
+pub(super) enum Inner {
     Started(u64, Result<Box<Started>, CallError>),
     Gone(u64, Gone),
     ListChanged(u64),
     Listed(u64, Result<Box<Read>, CallError>),
 }
 
-enum Phase {
+pub(super) enum Phase {
     Idle,
     Starting,
     Ready(Box<Ready>),
@@ -56,30 +54,30 @@ enum Phase {
 }
 
 pub struct Actor {
-    config: Arc<SourceConfig>,
+    pub(super) config: Arc<SourceConfig>,
     /// What its configuration says now.
     settings: watch::Receiver<Arc<SourceConfig>>,
     ending: Ending,
-    around: Surroundings,
-    role: Role,
-    live: Live,
+    pub(super) around: Surroundings,
+    pub(super) role: Role,
+    pub(super) live: Live,
     publish: watch::Sender<Status>,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// Counts launches; results of an earlier one are dropped.
-    generation: u64,
+    pub(super) generation: u64,
     era: Arc<Mutex<Option<Era>>>,
-    digest: Option<String>,
-    failures: u32,
+    pub(super) digest: Option<String>,
+    pub(super) failures: u32,
     /// It has asked something of clients in an earlier launch.
-    asks: bool,
+    pub(super) asks: bool,
     last_launch: Option<Instant>,
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
     urgent: Arc<Notify>,
     cancel_start: CancellationToken,
     /// What was launched and is not gone yet.
     processes: TaskTracker,
     next_tick: Instant,
-    inner: mpsc::Sender<Inner>,
+    pub(super) inner: mpsc::Sender<Inner>,
     results: mpsc::Receiver<Inner>,
 }
 
@@ -164,7 +162,7 @@ impl Actor {
         self.era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, state: State) {
+    pub(super) fn say(&self, state: State) {
         self.publish.send_if_modified(|status| {
             let modified = status.state != state;
             if modified {
@@ -216,7 +214,7 @@ impl Actor {
     }
 
     /// Somebody waits for the source: start it, unless it failed just now.
-    fn wanted(&mut self) {
+    pub(super) fn wanted(&mut self) {
         match &self.phase {
             Phase::Idle => self.launch(),
             Phase::Starting => self.urgent.notify_one(),
@@ -341,110 +339,6 @@ impl Actor {
                 }
             }
         });
-    }
-
-    /// A start or a first listing failed, and whoever waited for it is told.
-    fn failed(&mut self, error: CallError) {
-        self.down(error);
-        if let Phase::Down { error, .. } = &self.phase {
-            self.waiting.fail_all(error);
-        }
-        self.role.leave_place();
-    }
-
-    /// The source is down until the next try.
-    fn down(&mut self, error: CallError) {
-        self.failures += 1;
-        let wait = failures::pause(self.failures, error.kind);
-        tracing::warn!(source = %self.config.id, why = %error.message, hint = %error.hint, failures = self.failures, "source failed");
-        let cause = format!("{} ({})", error.message, error.hint);
-        self.say(match error.kind {
-            ErrorKind::NeedsAuth => State::NeedsAuth { reason: cause },
-            _ => State::Unreachable { cause, next_try: SystemTime::now() + wait },
-        });
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.phase = Phase::Down { error: failures::until_retry(error, wait), retry_at: Instant::now() + wait };
-    }
-
-    fn gone(&mut self, gone: Gone) {
-        let uptime = match &self.phase {
-            Phase::Ready(ready) => {
-                self.asks |= ready.link.lock().asks;
-                ready.uptime()
-            }
-            _ => Duration::ZERO,
-        };
-        let stopping = matches!(self.phase, Phase::Stopping);
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        if uptime >= RECOVERED {
-            self.failures = 0;
-        }
-        // A script that ends after its answer has done nothing wrong, however soon that was.
-        let done = gone.clean && (uptime >= LIST_GAP || gone.answered);
-        if stopping || done {
-            let note = (!stopping).then(|| format!("{}; it is started again when it is called", gone.error.message));
-            self.say(State::Dormant { note });
-            self.phase = Phase::Idle;
-        } else {
-            // Calls that came in since go with the next launch, not down with this one.
-            self.down(gone.error);
-        }
-        if !self.waiting.is_empty() {
-            self.wanted();
-        }
-        if !matches!(self.phase, Phase::Starting) {
-            self.role.leave_place();
-        }
-    }
-
-    // -- listing ------------------------------------------------------------------------------------------------------
-
-    /// Reads the list if it must be read and is not being read.
-    fn look_after_list(&mut self) {
-        let Phase::Ready(ready) = &mut self.phase else { return };
-        if !ready.begin_list() {
-            return;
-        }
-        let (link, note, start_timeout) = (ready.link.clone(), ready.note.clone(), self.config.start_timeout);
-        let (inner, generation, known) = (self.inner.clone(), self.generation, self.digest.is_some());
-        self.around.tracker.spawn(async move {
-            let tell = async |read| drop(inner.send(Inner::Listed(generation, read)).await);
-            relist::read(&link, note, start_timeout, known, tell).await;
-        });
-    }
-
-    async fn listed(&mut self, read: Result<Box<Read>, CallError>) {
-        let Phase::Ready(ready) = &mut self.phase else { return };
-        let outcome = match read {
-            Ok(read) => {
-                let changed = self.digest.as_ref() != Some(&read.listing.digest);
-                ready.listed(&read, changed);
-                if changed {
-                    let listing = Box::new(read.listing);
-                    self.digest = Some(listing.digest.clone());
-                    let (seen, in_force) = oneshot::channel();
-                    let (source, edition) = (self.config.id.clone(), self.around.edition);
-                    let event = SourceEvent::Listed { source, edition, listing, seen };
-                    if self.around.events.send(event).await.is_ok() {
-                        let _ = in_force.await;
-                    }
-                }
-                Ok(())
-            }
-            Err(error) if self.digest.is_none() => {
-                // Without any list it is of no use: told as a failure, and tried again as one.
-                ready.link.stop.cancel();
-                self.generation += 1;
-                return self.failed(error);
-            }
-            Err(error) => {
-                ready.not_listed(&error);
-                Err(error)
-            }
-        };
-        let Phase::Ready(ready) = &self.phase else { return };
-        self.say(ready.state());
-        self.waiting.answer(&outcome);
     }
 
     // -- time ---------------------------------------------------------------------------------------------------------
