@@ -171,8 +171,10 @@ impl Subscribers {
         let Some(uri) = params.string("uri") else { return };
         let table = self.lock();
         let of = |uri: &str| table.get(&self.key(source, uri)).cloned();
-        let above =
-            || uri.rmatch_indices('/').find_map(|(at, _)| Some((of(&uri[..at]).or_else(|| of(&uri[..=at]))?, at)));
+        let above = || {
+            let mut ends = uri.rmatch_indices('/').flat_map(|(at, _)| [at + 1, at]);
+            ends.find_map(|end| Some((of(&uri[..end])?, end)))
+        };
         let found = match of(&uri) {
             Some(owners) => Some((owners, uri.len())),
             None => above(),
