@@ -12,6 +12,7 @@ mod drawers;
 mod enable_toolset;
 mod find_tools;
 mod first_listing;
+mod kept;
 mod lanes;
 mod list_sources;
 mod list_toolsets;

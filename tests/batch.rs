@@ -283,3 +283,21 @@ fn results_keep_their_bytes() {
     }
     relay.finish();
 }
+
+/// Everything was kept, however much it was, and told again with every question.
+#[test]
+fn results_that_are_too_large_to_keep_fail_alone() {
+    const BYTES: usize = 9 << 20;
+    let mut relay = Relay::greeted_in(&Place::new(), META_ONLY, &[source("fix", &[], "")]);
+    let big = || call("fix", "big", json!({"bytes": BYTES}));
+    let asked = json!({"calls": [big(), big(), call("fix", "echo", json!({"n": 1}))], "max_parallel": 1});
+    let done = batch(&mut relay, asked);
+    assert_eq!((&done["status"], statuses(&done)), (&json!("done"), vec!["done", "failed", "done"]));
+    assert!(done["results"][0]["result"]["content"][0]["text"].as_str().unwrap().len() >= BYTES);
+    let error = &done["results"][1]["error"];
+    let (message, hint) = (error["message"].as_str().unwrap(), error["hint"].as_str().unwrap());
+    assert!(error["kind"] == "unavailable" && message.contains("too large to be kept"), "{error}");
+    assert!(hint.contains("by itself"), "{error}");
+    assert_eq!(done["results"][2]["result"]["structuredContent"], json!({"n": 1}));
+    relay.finish();
+}

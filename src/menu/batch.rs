@@ -1,5 +1,6 @@
-//! Owns the batches: calls made together, each with its own outcome, kept for a while after they are done.
-//! A batch belongs to a principal, not to a connection. Each of its calls takes the same path as any other.
+//! Owns the batches: calls made together, each with its own outcome, and the work on them.
+//! A batch belongs to a principal, not to a connection. Each of its calls takes the same path as any other. For how long it
+//! is kept, and how much of it, `kept` says.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +19,13 @@ use crate::name::SourceId;
 use crate::perform::{Performed, perform};
 use crate::snapshot::{Principal, Snapshot, Snapshots};
 
+use super::kept::{BATCHES_MAX, Kept};
 use super::lanes::{Lanes, Turn};
 
-/// How long a finished batch is kept.
-pub const KEPT: Duration = Duration::from_secs(3600);
 /// The most calls of one batch.
 pub const CALLS_MAX: usize = 200;
-/// The most batches of one principal; the oldest finished ones make room.
-const BATCHES_MAX: usize = 100;
+/// How often it is looked after batches that have been kept for long enough, while there are any.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// One call of a batch.
 pub struct Item {
@@ -34,22 +34,53 @@ pub struct Item {
     pub arguments: String,
 }
 
-/// What has become of one call.
+/// What has become of one call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     Waiting,
     Running,
     /// The source's own result; whether it says that it is an error.
     Done {
-        result: Box<RawValue>,
+        result: Arc<RawValue>,
         is_error: bool,
         took: Duration,
     },
     Failed {
-        error: CallError,
+        error: Arc<CallError>,
         took: Duration,
     },
     Cancelled,
+}
+
+impl Outcome {
+    fn failed(error: CallError, took: Duration) -> Self {
+        Self::Failed { error: Arc::new(error), took }
+    }
+
+    fn is_over(&self) -> bool {
+        !matches!(self, Self::Waiting | Self::Running)
+    }
+
+    /// How many bytes of a source's it holds.
+    fn bytes(&self) -> usize {
+        let length = |text: &Option<Box<RawValue>>| text.as_ref().map_or(0, |text| text.get().len());
+        match self {
+            Self::Done { result, .. } => result.get().len(),
+            Self::Failed { error, .. } => error.message.len() + length(&error.cause) + length(&error.input_schema),
+            Self::Waiting | Self::Running | Self::Cancelled => 0,
+        }
+    }
+
+    /// What is told instead, where there is no room for it.
+    fn too_large(self) -> Self {
+        let text = format!("the result of {} bytes is too large to be kept with the batch", self.bytes());
+        let hint = "the call itself was made; if it only reads, make it again by itself, or ask for less";
+        let error = CallError::new(ErrorKind::Unavailable, text, hint);
+        match self {
+            Self::Done { took, .. } | Self::Failed { took, .. } => Self::failed(error, took),
+            other => other,
+        }
+    }
 }
 
 /// A batch seen from outside.
@@ -62,7 +93,7 @@ pub struct Report {
 impl Report {
     /// How many calls are over.
     pub fn done(&self) -> usize {
-        self.outcomes.iter().filter(|outcome| !matches!(outcome, Outcome::Waiting | Outcome::Running)).count()
+        self.outcomes.iter().filter(|outcome| outcome.is_over()).count()
     }
 }
 
@@ -85,7 +116,7 @@ impl Drop for Untold {
 }
 
 struct Batch {
-    principal: Principal,
+    id: String,
     state: Mutex<State>,
     changed: Notify,
     cancel: CancellationToken,
@@ -96,15 +127,22 @@ struct Batch {
 
 struct State {
     outcomes: Vec<Outcome>,
-    /// When the last call was over.
-    finished: Option<Instant>,
+    /// Whether the last call is over.
+    is_over: bool,
     begun: Instant,
+}
+
+#[derive(Default)]
+struct Shelf {
+    kept: Kept<Arc<Batch>>,
+    /// Whether a task looks after it.
+    is_swept: bool,
 }
 
 /// All batches. Cheap to clone.
 #[derive(Clone)]
 pub struct Batches {
-    all: Arc<Mutex<BTreeMap<String, Arc<Batch>>>>,
+    shelf: Arc<Mutex<Shelf>>,
     snapshots: Snapshots,
     tracker: TaskTracker,
     shutdown: CancellationToken,
@@ -112,11 +150,11 @@ pub struct Batches {
 
 impl Batches {
     pub fn new(snapshots: Snapshots, tracker: TaskTracker, shutdown: CancellationToken) -> Self {
-        Self { all: Arc::default(), snapshots, tracker, shutdown }
+        Self { shelf: Arc::default(), snapshots, tracker, shutdown }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Batch>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a batch, `max_parallel` calls at a time; gives its id. Its calls go to the tenant's instances of sources. It is
@@ -128,13 +166,11 @@ impl Batches {
         items: Vec<Item>,
         max_parallel: usize,
     ) -> Result<(String, Untold), CallError> {
-        self.make_room(principal)?;
-        let id = crate::name::unguessable();
         let batch = Arc::new(Batch {
-            principal: principal.clone(),
+            id: crate::name::unguessable(),
             state: Mutex::new(State {
                 outcomes: vec![Outcome::Waiting; items.len()],
-                finished: items.is_empty().then(Instant::now),
+                is_over: false,
                 begun: Instant::now(),
             }),
             changed: Notify::new(),
@@ -142,29 +178,38 @@ impl Batches {
             tenant: tenant.cloned(),
             tickets: items.iter().map(|_| Arc::default()).collect(),
         });
-        self.lock().insert(id.clone(), batch.clone());
+        self.keep(principal, &batch)?;
         let snapshots = self.snapshots.seen_by(principal);
-        self.tracker.spawn(batch.clone().run(items, max_parallel, snapshots));
-        Ok((id, Untold(Some(batch))))
+        self.tracker.spawn(self.clone().run(batch.clone(), items, max_parallel, snapshots));
+        Ok((batch.id.clone(), Untold(Some(batch))))
     }
 
-    /// Forgets batches that have been finished for long, and the oldest finished ones of a principal that has too many.
-    fn make_room(&self, principal: &Principal) -> Result<(), CallError> {
-        let mut all = self.lock();
-        all.retain(|_, batch| batch.lock().finished.is_none_or(|finished| finished.elapsed() < KEPT));
-        let own = || all.iter().filter(|(_, batch)| batch.principal == *principal);
-        if own().count() < BATCHES_MAX {
-            return Ok(());
+    fn keep(&self, principal: &Principal, batch: &Arc<Batch>) -> Result<(), CallError> {
+        let mut shelf = self.lock();
+        shelf.kept.expire(Instant::now());
+        if !shelf.kept.add(&batch.id, principal, batch.clone()) {
+            let text = format!("{BATCHES_MAX} batches are running already");
+            return Err(CallError::new(ErrorKind::Busy, text, "wait for one with batch_status, or cancel one"));
         }
-        let oldest = own().filter_map(|(id, batch)| Some((batch.lock().finished?, id.clone()))).min();
-        match oldest {
-            Some((_, id)) => {
-                all.remove(&id);
-                Ok(())
+        if !std::mem::replace(&mut shelf.is_swept, true) {
+            self.tracker.spawn(self.clone().sweep());
+        }
+        Ok(())
+    }
+
+    /// Forgets batches in time, until there are none.
+    async fn sweep(self) {
+        while self.shutdown.run_until_cancelled(tokio::time::sleep(SWEEP_EVERY)).await.is_some() {
+            let mut shelf = self.lock();
+            let forgot = shelf.kept.expire(Instant::now());
+            shelf.is_swept = !shelf.kept.is_empty();
+            let goes_on = shelf.is_swept;
+            drop(shelf);
+            if forgot {
+                crate::trim::give_back();
             }
-            None => {
-                let text = format!("{BATCHES_MAX} batches are running already");
-                Err(CallError::new(ErrorKind::Busy, text, "wait for one with batch_status, or cancel one"))
+            if !goes_on {
+                return;
             }
         }
     }
@@ -172,7 +217,7 @@ impl Batches {
     /// Waits until the batch is over, at most `wait`, and tells how it stands.
     pub async fn report(&self, principal: &Principal, id: &str, wait: Duration) -> Result<Report, CallError> {
         let batch = self.find(principal, id)?;
-        let _ = tokio::time::timeout(wait, batch.finished()).await;
+        let _ = tokio::time::timeout(wait, batch.over()).await;
         let outcomes = batch.lock().outcomes.clone();
         Ok(Report { id: id.to_owned(), cancelled: batch.cancel.is_cancelled(), outcomes })
     }
@@ -184,12 +229,11 @@ impl Batches {
     }
 
     fn find(&self, principal: &Principal, id: &str) -> Result<Arc<Batch>, CallError> {
-        let found = self.lock().get(id).filter(|batch| batch.principal == *principal).cloned();
-        let kept = found.filter(|batch| batch.lock().finished.is_none_or(|finished| finished.elapsed() < KEPT));
-        kept.ok_or_else(|| {
+        let found = self.lock().kept.find(id, principal, Instant::now());
+        found.ok_or_else(|| {
             let text = format!("there is no batch `{id}`");
-            let hint = "finished batches are kept for an hour, at most a hundred of them, and no longer than the relay \
-                        runs; start it again with batch_call";
+            let hint = "finished batches are kept for an hour, at most a hundred of them and 64 MiB of results, and no \
+                        longer than the relay runs; start it again with batch_call";
             CallError::new(ErrorKind::InvalidArguments, text, hint)
         })
     }
@@ -202,57 +246,51 @@ impl Batch {
 
     /// Cancels what is not over yet.
     fn take_back(&self, why: &str) {
-        if self.lock().finished.is_none() {
+        if !self.lock().is_over {
             self.cancel.cancel();
             // The last come first: those that run must not make room for those that wait for the same source.
             self.tickets.iter().rev().for_each(|ticket| ticket.cancel(Some(why)));
         }
     }
 
-    fn set(&self, index: usize, outcome: Outcome) {
-        self.note(|outcomes| outcomes[index] = outcome);
-    }
-
-    /// Of all that is not over.
-    fn set_rest(&self, outcome: &Outcome) {
-        let open = |one: &&mut Outcome| matches!(one, Outcome::Waiting | Outcome::Running);
-        self.note(|outcomes| outcomes.iter_mut().filter(open).for_each(|one| *one = outcome.clone()));
-    }
-
-    fn note(&self, change: impl FnOnce(&mut [Outcome])) {
-        let mut state = self.lock();
-        change(&mut state.outcomes);
-        let over = state.outcomes.iter().all(|outcome| !matches!(outcome, Outcome::Waiting | Outcome::Running));
-        if over && state.finished.is_none() {
-            state.finished = Some(Instant::now());
-            tracing::debug!(calls = state.outcomes.len(), took = ?state.begun.elapsed(), "batch over");
-        }
-        drop(state);
-        self.changed.notify_waiters();
-    }
-
-    async fn finished(&self) {
+    async fn over(&self) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.lock().finished.is_some() {
+            if self.lock().is_over {
                 return;
             }
             changed.await;
         }
     }
 
+    async fn call(&self, index: usize, item: Item, snapshots: &Snapshots) -> Outcome {
+        let began = Instant::now();
+        let (ticket, tenant) = (self.tickets[index].clone(), self.tenant.clone());
+        match perform(snapshots, &item.asked, &item.arguments, ticket, tenant).await {
+            Ok(Performed { result, is_error }) => {
+                Outcome::Done { result: result.into(), is_error, took: began.elapsed() }
+            }
+            Err(error) => Outcome::failed(error, began.elapsed()),
+        }
+    }
+}
+
+/// The work on one batch.
+impl Batches {
     /// Runs all of it, and notes what becomes of each call.
-    async fn run(self: Arc<Self>, items: Vec<Item>, max_parallel: usize, snapshots: Snapshots) {
-        let cancelled = self.cancel.clone();
-        let calls = cancelled.run_until_cancelled(self.run_in_turns(items, max_parallel, &snapshots));
+    async fn run(self, batch: Arc<Batch>, items: Vec<Item>, max_parallel: usize, snapshots: Snapshots) {
+        let cancelled = batch.cancel.clone();
+        let calls = cancelled.run_until_cancelled(self.run_in_turns(&batch, items, max_parallel, &snapshots));
         if calls.await.is_none() {
-            self.set_rest(&Outcome::Cancelled);
+            self.note(&batch, |outcomes| {
+                outcomes.iter_mut().filter(|one| !one.is_over()).for_each(|one| *one = Outcome::Cancelled);
+            });
         }
     }
 
-    async fn run_in_turns(self: &Arc<Self>, items: Vec<Item>, max_parallel: usize, snapshots: &Snapshots) {
+    async fn run_in_turns(&self, batch: &Arc<Batch>, items: Vec<Item>, max_parallel: usize, snapshots: &Snapshots) {
         let mut lanes = Lanes::new(max_parallel);
         let snapshot = snapshots.loaded().await;
         for (index, item) in items.into_iter().enumerate() {
@@ -260,13 +298,15 @@ impl Batch {
             lanes.add(source, most, index, item);
         }
         drop(snapshot);
+        // Nothing may be in it.
+        self.note(batch, |_| ());
         // Dropped, it ends what still runs.
         let mut running = JoinSet::new();
         let mut places = BTreeMap::new();
         loop {
             while let Some(Turn { index, call, lane }) = lanes.next() {
-                self.set(index, Outcome::Running);
-                let (batch, snapshots) = (self.clone(), snapshots.clone());
+                self.note(batch, |outcomes| outcomes[index] = Outcome::Running);
+                let (batch, snapshots) = (batch.clone(), snapshots.clone());
                 let task = running.spawn(defect::contained(async move { batch.call(index, call, &snapshots).await }));
                 places.insert(task.id(), (index, lane));
             }
@@ -277,17 +317,25 @@ impl Batch {
             };
             let (index, lane) = places.remove(&id).expect("BUG: every call has its place");
             lanes.give_back(lane);
-            self.set(index, outcome);
+            let has_room = self.lock().kept.has_room(&batch.id, outcome.bytes());
+            let outcome = if has_room { outcome } else { outcome.too_large() };
+            self.note(batch, |outcomes| outcomes[index] = outcome);
         }
     }
 
-    async fn call(&self, index: usize, item: Item, snapshots: &Snapshots) -> Outcome {
-        let began = Instant::now();
-        let (ticket, tenant) = (self.tickets[index].clone(), self.tenant.clone());
-        match perform(snapshots, &item.asked, &item.arguments, ticket, tenant).await {
-            Ok(Performed { result, is_error }) => Outcome::Done { result, is_error, took: began.elapsed() },
-            Err(error) => Outcome::Failed { error, took: began.elapsed() },
+    fn note(&self, batch: &Batch, change: impl FnOnce(&mut [Outcome])) {
+        let mut state = batch.lock();
+        change(&mut state.outcomes);
+        let ends = !state.is_over && state.outcomes.iter().all(Outcome::is_over);
+        if ends {
+            state.is_over = true;
+            tracing::debug!(calls = state.outcomes.len(), took = ?state.begun.elapsed(), "batch over");
         }
+        drop(state);
+        if ends {
+            self.lock().kept.finished(&batch.id, Instant::now());
+        }
+        batch.changed.notify_waiters();
     }
 }
 
@@ -306,5 +354,5 @@ fn lane_of(snapshot: &Snapshot, asked: &Asked) -> (Option<SourceId>, usize) {
 fn broken() -> Outcome {
     let text = "toolrelay failed at this call";
     let error = CallError::new(ErrorKind::Unavailable, text, "please report it with the lines on stderr");
-    Outcome::Failed { error, took: Duration::ZERO }
+    Outcome::failed(error, Duration::ZERO)
 }

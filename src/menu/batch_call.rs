@@ -67,20 +67,20 @@ struct Reply<'a> {
     status: &'static str,
     done: usize,
     total: usize,
-    results: Vec<Line>,
+    results: Vec<Line<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct Line<'a> {
     index: usize,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     took_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
+    result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Box<RawValue>>,
 }
@@ -98,7 +98,7 @@ pub fn reply(report: &Report) -> String {
     json(&Reply { batch: &report.id, status, done, total, results, next })
 }
 
-fn line(index: usize, outcome: &Outcome) -> Line {
+fn line(index: usize, outcome: &Outcome) -> Line<'_> {
     let plain = |status| Line { index, status, took_ms: None, result: None, error: None };
     let ms = |took: &Duration| u64::try_from(took.as_millis()).ok();
     match outcome {
@@ -107,7 +107,7 @@ fn line(index: usize, outcome: &Outcome) -> Line {
         Outcome::Cancelled => plain("cancelled"),
         Outcome::Done { result, is_error, took } => {
             let status = if *is_error { "failed" } else { "done" };
-            Line { took_ms: ms(took), result: Some(result.clone()), ..plain(status) }
+            Line { took_ms: ms(took), result: Some(result), ..plain(status) }
         }
         Outcome::Failed { error, took } => {
             let error = RawValue::from_string(error.to_json()).ok();
