@@ -4,7 +4,7 @@
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Drawer, Entry, Toolset};
 use crate::config::{CallLimits, Pin, SourceConfig, Unlisted};
-use crate::name::{ExposedName, SEPARATOR, SourceId, ToolName};
+use crate::name::{ExposedName, RESERVED, SEPARATOR, SourceId, ToolName};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::{Source, State};
@@ -106,7 +106,7 @@ fn resolve_direct(snapshot: &Snapshot, name: &str) -> Resolved {
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
         format!("there is no tool `{name}`"),
-        "see `find_tools`, and call what it finds through `call_tool`",
+        format!("see {}, and call what it finds through `call_tool`", snapshot.way_to_search("")),
     );
     error.tool = Some(name.to_owned());
     let owned =
@@ -166,7 +166,7 @@ fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
         let mut error = CallError::new(
             ErrorKind::UnknownSource,
             format!("there is no source `{source}`"),
-            "see `list_sources` for the sources there are",
+            own_tool(tool).unwrap_or_else(|| snapshot.where_sources_are()),
         )
         .at(source, Some(tool));
         error.similar = snapshot.catalog.similar_drawers(source);
@@ -206,7 +206,7 @@ fn resolve_in_drawer(snapshot: &Snapshot, drawer: &Drawer, tool: &str) -> Resolv
     }
     let unknown = || {
         let text = format!("toolset `{}` has no tool `{tool}`", drawer.id);
-        let hint = format!("see its tools with `enable_toolset {{\"toolset\":\"{}\"}}` or `find_tools`", drawer.id);
+        let hint = own_tool(tool).unwrap_or_else(|| snapshot.where_tools_are(drawer.id.as_str()));
         CallError::new(ErrorKind::UnknownTool, text, hint).at(drawer.id.as_str(), Some(tool))
     };
     let never = sources.iter().filter(|toolset| !toolset.is_listed());
@@ -268,6 +268,12 @@ fn lookup<'a>(snapshot: &'a Snapshot, toolset: &'a Toolset, tool: &str) -> Found
     Found::Nothing
 }
 
+/// What to do, where a source is asked for a tool that is the relay's own.
+fn own_tool(tool: &str) -> Option<String> {
+    let is_own = RESERVED.contains(&tool);
+    is_own.then(|| format!("`{tool}` is a tool of the relay itself: call it by this name, not as one of a source"))
+}
+
 fn refused(source: &str, tool: &str, reason: &str) -> CallError {
     CallError::new(
         ErrorKind::Withheld,
@@ -315,7 +321,7 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
         format!("source `{}` has no tool `{tool}`", source.id),
-        format!("see its tools with `enable_toolset {{\"toolset\":\"{}\"}}` or `find_tools`", source.id),
+        own_tool(tool).unwrap_or_else(|| snapshot.where_tools_are(source.id.as_str())),
     )
     .at(source.id.as_str(), Some(tool));
     error.similar = snapshot.catalog.similar_tools(source.id.as_str(), tool);
@@ -366,7 +372,8 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
         format!("no source has a tool `{tool}`"),
-        "give `source` and `tool` as `find_tools` shows them",
+        own_tool(tool)
+            .unwrap_or_else(|| format!("give `source` and `tool` as {} shows them", snapshot.way_to_search(""))),
     );
     error.tool = Some(tool.to_owned());
     error.similar = snapshot.catalog.similar_tools("", tool);

@@ -1,4 +1,4 @@
-//! Owns the control-plane tools: one file a tool, and the one table of which are shown in which exposure.
+//! Owns the control-plane tools: one file a tool, and the one table of them.
 //! It changes nothing itself; what changes the world is asked of [`crate::control`].
 
 mod arguments;
@@ -12,6 +12,7 @@ mod drawers;
 mod enable_toolset;
 mod find_tools;
 mod first_listing;
+mod instructions;
 mod kept;
 mod lanes;
 mod list_sources;
@@ -23,13 +24,12 @@ pub mod text;
 use serde::Serialize;
 
 use crate::call::{CallError, Tenant};
-use crate::catalog::Catalog;
-use crate::config::Exposure;
 use crate::control::Control;
 use crate::snapshot::{Principal, Snapshot};
 use crate::wire::quoted;
 use arguments::read;
 use batch::Batches;
+pub use instructions::instructions;
 
 /// The dispatcher: the one control-plane tool that is no tool of the relay's own but the way to every other.
 pub const CALL_TOOL: &str = "call_tool";
@@ -47,12 +47,11 @@ pub struct Context<'a> {
 struct Own {
     name: &'static str,
     title: &'static str,
-    /// Made from the catalog, so that the model reads what is really there.
-    description: fn(&Catalog) -> String,
+    /// Made from the catalog and the menu, so that the model reads what is really there.
+    description: fn(&Snapshot) -> String,
     /// The input schema's text.
     schema: &'static str,
     read_only: bool,
-    shown_in: &'static [Exposure],
 }
 
 /// In the order in which they are shown.
@@ -63,7 +62,6 @@ const MENU: &[Own] = &[
         description: list_sources::description,
         schema: list_sources::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Toolsets, Exposure::Eager],
     },
     Own {
         name: "list_toolsets",
@@ -71,7 +69,6 @@ const MENU: &[Own] = &[
         description: list_toolsets::description,
         schema: list_toolsets::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Toolsets],
     },
     Own {
         name: "enable_toolset",
@@ -79,7 +76,6 @@ const MENU: &[Own] = &[
         description: enable_toolset::description,
         schema: enable_toolset::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Toolsets],
     },
     Own {
         name: "disable_toolset",
@@ -87,7 +83,6 @@ const MENU: &[Own] = &[
         description: disable_toolset::description,
         schema: disable_toolset::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Toolsets],
     },
     Own {
         name: "find_tools",
@@ -95,7 +90,6 @@ const MENU: &[Own] = &[
         description: find_tools::description,
         schema: find_tools::SCHEMA,
         read_only: true,
-        shown_in: Exposure::ALL,
     },
     Own {
         name: "load_tools",
@@ -103,7 +97,6 @@ const MENU: &[Own] = &[
         description: load_tools::description,
         schema: load_tools::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Lazy],
     },
     Own {
         name: CALL_TOOL,
@@ -111,7 +104,6 @@ const MENU: &[Own] = &[
         description: call_tool::description,
         schema: call_tool::SCHEMA,
         read_only: false,
-        shown_in: Exposure::ALL,
     },
     Own {
         name: "batch_call",
@@ -119,7 +111,6 @@ const MENU: &[Own] = &[
         description: batch_call::description,
         schema: batch_call::SCHEMA,
         read_only: false,
-        shown_in: &[Exposure::Lazy, Exposure::MetaOnly],
     },
     Own {
         name: "batch_status",
@@ -127,7 +118,6 @@ const MENU: &[Own] = &[
         description: batch_status::description,
         schema: batch_status::SCHEMA,
         read_only: true,
-        shown_in: &[Exposure::Lazy, Exposure::MetaOnly],
     },
 ];
 
@@ -138,23 +128,18 @@ pub fn is_own(name: &str) -> bool {
 
 /// The tools shown to every client, as members of `tools/list`.
 pub fn shown(snapshot: &Snapshot) -> Vec<String> {
-    let config = &snapshot.config.relay;
-    let wanted = |own: &Own| match config.menu.as_slice() {
-        [] => own.shown_in.contains(&config.exposure),
-        chosen => chosen.iter().any(|name| name == own.name),
-    };
-    MENU.iter().filter(|own| wanted(own)).map(|own| own.json(&snapshot.catalog)).collect()
+    MENU.iter().filter(|own| snapshot.shows(own.name)).map(|own| own.json(snapshot)).collect()
 }
 
 impl Own {
-    fn json(&self, catalog: &Catalog) -> String {
+    fn json(&self, snapshot: &Snapshot) -> String {
         // `call_tool` can do whatever the tool it calls can, so it promises nothing.
         let hints = if self.read_only { ",\"annotations\":{\"readOnlyHint\":true}" } else { "" };
         format!(
             "{{\"name\":\"{}\",\"title\":\"{}\",\"description\":{},\"inputSchema\":{}{hints}}}",
             self.name,
             self.title,
-            quoted(&(self.description)(catalog)),
+            quoted(&(self.description)(snapshot)),
             self.schema
         )
     }

@@ -41,7 +41,6 @@ use crate::snapshot::Principal;
 use crate::source::updates::Subscribers;
 use crate::wire::{Kind, Message, Object, Outbox, quoted, unquoted};
 pub use answer::Exchange;
-pub use hello::instructions;
 pub use parked::Parked;
 pub use seen::Seen;
 

@@ -1,6 +1,7 @@
 //! Owns the view of the world at an instant that everyone reads: catalog, sources, and which toolsets are open.
 //! It never changes; the control plane publishes a new one.
 
+mod signpost;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -273,3 +273,72 @@ fn a_list_that_grows_too_long_is_told_with_numbers() {
         }
     }
 }
+
+/// Clients refuse names that are not in their list, so a model that was sent to one was sent nowhere.
+#[test]
+fn no_reply_sends_a_model_to_a_tool_that_it_has_not() {
+    let sources = [source("a", &["--tools", "x,y"], ""), source("b", &[], "enabled = false")];
+    let mut worlds: Vec<(String, &[&str])> =
+        EXPOSURES.iter().map(|(exposure, menu)| (relay_lines(exposure), *menu)).collect();
+    worlds
+        .push(("exposure = \"lazy\"\nmenu = [\"call_tool\", \"find_tools\"]".to_owned(), &["find_tools", "call_tool"]));
+    worlds.push(("menu = [\"call_tool\"]".to_owned(), &["call_tool"]));
+    let everything: Vec<&str> = EXPOSURES.iter().flat_map(|(_, menu)| *menu).copied().collect();
+    for (settings, menu) in worlds {
+        let mut relay = Relay::start(&format!("warn_tools = 2\n{settings}"), &sources);
+        let greeting = relay.greet().to_string();
+        let hidden: Vec<&str> = everything.iter().filter(|own| !menu.contains(own)).copied().collect();
+        let list = relay.list();
+        let mut told = vec![greeting, list];
+        let nothing = json!({"source": "a", "tool": "nothing"});
+        for (own, arguments) in [
+            ("call_tool", json!({"source": "nowhere", "tool": "x"})),
+            ("call_tool", nothing.clone()),
+            ("call_tool", json!({"tool": "nothing"})),
+            ("call_tool", json!({"source": "a"})),
+            ("find_tools", json!({"source": "nowhere"})),
+            ("find_tools", json!({"category": "none"})),
+            ("enable_toolset", json!({"toolset": "nowhere"})),
+            ("enable_toolset", json!({"toolset": "a"})),
+            ("load_tools", json!({"tools": ["a/x", "a/y", "a/nothing", "nowhere/x"]})),
+            ("batch_call", json!({"calls": [nothing, {"source": "nowhere", "tool": "x"}]})),
+        ] {
+            if menu.contains(&own) {
+                told.push(relay.call_direct(own, arguments).line);
+            }
+        }
+        told.push(relay.request("tools/call", json!({"name": "a__nothing"})).line);
+        for text in &told {
+            // Named as a tool to be called by itself, not as one that `call_tool` reaches.
+            let text = text.replace(r#"\\\"tool\\\":\\\"find_tools\\\""#, "").replace(r#"\"tool\":\"find_tools\""#, "");
+            let named: Vec<_> = hidden.iter().filter(|own| text.contains(*own)).collect();
+            assert!(named.is_empty(), "{settings}: {named:?} in {text}");
+        }
+        relay.finish();
+    }
+}
+
+/// What a client is not shown it does not call: `call_tool` leads there as well.
+#[test]
+fn the_relays_own_tools_are_reached_through_the_dispatcher() {
+    let sources = [source("a", &["--tools", "x,load_tools"], "")];
+    let mut relay = Relay::greeted("menu = [\"call_tool\"]", &sources);
+    let through = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments});
+    relay.call("a", "x", json!({}));
+    let found = relay.call_direct("call_tool", through("find_tools", json!({"tools": ["a/x"]}))).structured();
+    assert_eq!((&found["total"], &found["matches"][0]["tool"]), (&json!(1), &json!("x")));
+    assert_eq!(
+        relay.call_direct("call_tool", through("list_sources", json!({}))).structured()["sources"][0]["id"],
+        "a"
+    );
+    let refused = relay.call_direct("call_tool", through("find_tools", json!({"limit": "nine"}))).failure();
+    assert!(refused.0 == "invalid_arguments" && refused.1.contains("`limit` is to be"), "{refused:?}");
+    // A source's own tool of such a name is meant first.
+    let own = relay.call_direct("call_tool", through("load_tools", json!({"n": 1})));
+    assert_eq!(own.structured(), json!({"n": 1}));
+    for (source, tool) in [(Value::Null, "call_tool"), (json!("a"), "find_tools"), (json!("toolrelay"), "find_tools")] {
+        let (_, text) = relay.call_direct("call_tool", json!({"source": source, "tool": tool})).failure();
+        assert!(text.contains("is a tool of the relay itself"), "{text}");
+    }
+    relay.finish();
+}

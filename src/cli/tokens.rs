@@ -16,7 +16,6 @@ use crate::catalog::Catalog;
 use crate::config::{Config, Exposure};
 use crate::menu::{self, Context};
 use crate::relay::Relay;
-use crate::session;
 use crate::snapshot::{Principal, Snapshot};
 use crate::wire::quoted;
 
@@ -178,7 +177,7 @@ fn menu_line(snapshot: &Snapshot, exposure: Exposure, configured: Exposure) -> M
         configured: exposure == configured,
         menu: Cost::of(listed(&own)),
         listed: Cost::of(listed(&all)),
-        instructions: Cost::of(session::instructions(&world.catalog, exposure).len()),
+        instructions: Cost::of(menu::instructions(&world).len()),
     }
 }
 

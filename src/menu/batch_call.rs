@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use super::batch::{CALLS_MAX, Item, Outcome, Report};
 use super::{Context, call_tool, json, read};
 use crate::call::{CallError, ErrorKind};
-use crate::catalog::Catalog;
 use crate::dispatch::Asked;
 use crate::snapshot::Snapshot;
 
@@ -20,7 +19,7 @@ const PARALLEL_MAX: usize = 64;
 const WAIT_MS: u64 = 20_000;
 const WAIT_MS_MAX: u64 = 300_000;
 
-pub fn description(_: &Catalog) -> String {
+pub fn description(_: &Snapshot) -> String {
     "Calls several tools at once, each as call_tool does; one failure does not touch the others. Replies when all are done or \
      after wait_ms with what is done by then; see after the rest with batch_status."
         .to_owned()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Context, batch_call, read};
 use crate::call::CallError;
-use crate::catalog::Catalog;
+use crate::snapshot::Snapshot;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"batch":{"type":"string"},"cancel":{"type":"boolean"},"wait_ms":{"type":"integer","minimum":0,"maximum":300000}},"required":["batch"]}"#;
 /// The longest wait for the rest.
@@ -14,7 +14,7 @@ const WAIT_MS_MAX: u64 = 300_000;
 /// What is cancelled needs a moment to be over.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
-pub fn description(_: &Catalog) -> String {
+pub fn description(_: &Snapshot) -> String {
     "How a batch stands, with the results so far; waits up to wait_ms for the rest, or cancels it.".to_owned()
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::call::{CallError, ErrorKind, written_arguments};
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::Entry;
 use crate::dispatch::{self, Asked, Resolved};
 use crate::snapshot::Snapshot;
 use crate::wire::raw::{self, Kind};
@@ -14,10 +14,17 @@ use crate::wire::{Object, unquoted};
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"source":{"type":"string"},"tool":{"type":"string"},"arguments":{"type":"object"}},"required":["source","tool"]}"#;
 
-pub fn description(_: &Catalog) -> String {
-    "Calls any tool of any source, opened or not, in your tool list or not, and gives its own result. `arguments` is the \
-     object that the tool itself takes (find_tools and enable_toolset show it)."
-        .to_owned()
+pub fn description(snapshot: &Snapshot) -> String {
+    let shown: Vec<&str> = ["find_tools", "enable_toolset"].into_iter().filter(|own| snapshot.shows(own)).collect();
+    let shown = match &shown[..] {
+        [] => String::new(),
+        [one] => format!(" ({one} shows it)"),
+        several => format!(" ({} show it)", several.join(" and ")),
+    };
+    format!(
+        "Calls any tool of any source, opened or not, in your tool list or not, and gives its own result. `arguments` is the \
+         object that the tool itself takes{shown}."
+    )
 }
 
 /// What is to be called, read from the dispatcher's arguments.
@@ -27,6 +34,17 @@ pub struct Inner<'a> {
     pub tool: String,
     /// The text of an object; a part of the message where it can be. `None`: there are none.
     pub arguments: Option<Cow<'a, str>>,
+}
+
+impl Inner<'_> {
+    /// The relay's own tool that is meant: one without a source, by a name that no source's tool has. Clients do not call
+    /// what they are not shown, so this is their way to it.
+    pub fn own(&self, snapshot: &Snapshot) -> Option<&str> {
+        let tool = self.tool.trim();
+        let is_meant = self.source.is_none() && tool != super::CALL_TOOL && super::is_own(tool);
+        let is_free = || snapshot.catalog.is_loaded() && snapshot.catalog.tools_named(tool).is_empty();
+        (is_meant && is_free()).then_some(tool)
+    }
 }
 
 /// Reads the dispatcher's arguments. What cannot be read is refused before anything goes to a source, with the input

@@ -5,12 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::drawers::{ToolsetLine, drawer};
 use super::{Context, json, read};
 use crate::call::CallError;
-use crate::catalog::Catalog;
-use crate::snapshot::Change;
+use crate::snapshot::{Change, Snapshot};
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"}},"required":["toolset"]}"#;
 
-pub fn description(_: &Catalog) -> String {
+pub fn description(_: &Snapshot) -> String {
     "Closes an open toolset: its tools leave your tool list. call_tool still reaches them.".to_owned()
 }
 

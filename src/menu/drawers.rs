@@ -88,8 +88,7 @@ pub fn drawer<'a>(snapshot: &'a Snapshot, named: &str) -> Result<&'a Drawer, Cal
     match &with[..] {
         [only] => Ok(only),
         [] => {
-            let error =
-                unknown(format!("there is no toolset `{named}`"), "see `list_toolsets` for the toolsets there are");
+            let error = unknown(format!("there is no toolset `{named}`"), &snapshot.where_toolsets_are());
             let mut error = error.at(named, None);
             error.similar = catalog.similar_drawers(id);
             Err(error)

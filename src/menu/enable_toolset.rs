@@ -6,19 +6,19 @@ use super::drawers::{ToolsetLine, drawer, sources};
 use super::find_tools::{Detail, ToolLine, Unavailable, WithheldLine};
 use super::{Context, crowd, first_listing, json, read, text};
 use crate::call::CallError;
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::Entry;
 use crate::snapshot::{Change, Snapshot};
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{"toolset":{"type":"string"},"detail":{"type":"string","enum":["brief","signature","full"],"default":"signature"}},"required":["toolset"]}"#;
 /// The JSON of the description is no longer than this.
 const DESCRIPTION_MAX: usize = 1700;
 
-pub fn description(catalog: &Catalog) -> String {
+pub fn description(snapshot: &Snapshot) -> String {
     let mut text =
         "Opens a toolset: its tools join your tool list, and the reply has their names and arguments, to be called \
                     at once (also through call_tool). Toolsets:"
             .to_owned();
-    text::append_toolsets(&mut text, catalog, DESCRIPTION_MAX, "; ");
+    text::append_toolsets(&mut text, snapshot, DESCRIPTION_MAX, "; ");
     text
 }
 

@@ -30,12 +30,12 @@ const TOLD: usize = 5;
 /// Characters of a description, and of a reason, in a reply.
 const LINE_MAX: usize = 160;
 
-pub fn description(catalog: &Catalog) -> String {
+pub fn description(snapshot: &Snapshot) -> String {
     let mut text = "Finds tools in all toolsets, opened or not; call what it finds with call_tool. Query: verb + object + system, \
                     e.g. \"create issue github\". Without a query it pages through everything; `tools` [\"source/tool\"] with \
                     detail full gives schemas. Covers:"
         .to_owned();
-    text::append_toolsets(&mut text, catalog, DESCRIPTION_MAX, "; ");
+    text::append_toolsets(&mut text, snapshot, DESCRIPTION_MAX, "; ");
     text
 }
 

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, json, read};
 use crate::call::CallError;
-use crate::catalog::Catalog;
 use crate::catalog::drift::Drift;
+use crate::snapshot::Snapshot;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 
 /// How many tools of a source that differ from the lock are named.
 const DRIFT_TOLD: usize = 5;
 
-pub fn description(_: &Catalog) -> String {
+pub fn description(_: &Snapshot) -> String {
     "Every tool source with its state (ready, dormant, starting, unreachable, ..), why, and how many tools it has. Dormant \
      sources start when called."
         .to_owned()

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use super::drawers::ToolsetLine;
 use super::{Context, json, read, text};
 use crate::call::CallError;
-use crate::catalog::Catalog;
+use crate::snapshot::Snapshot;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 /// The JSON of the description is no longer than this.
 const DESCRIPTION_MAX: usize = 420;
 
-pub fn description(catalog: &Catalog) -> String {
+pub fn description(snapshot: &Snapshot) -> String {
     let mut text =
         "All toolsets with what each is for, how many tools it has, and which are open. There are:".to_owned();
-    text::append_ids(&mut text, catalog, DESCRIPTION_MAX);
+    text::append_ids(&mut text, snapshot, DESCRIPTION_MAX);
     text
 }
 

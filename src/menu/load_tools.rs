@@ -5,16 +5,15 @@ use serde::{Deserialize, Serialize};
 use super::find_tools::{Detail, ToolLine};
 use super::{Context, crowd, json, read};
 use crate::call::CallError;
-use crate::catalog::Catalog;
 use crate::dispatch::{self, Asked};
-use crate::snapshot::Change;
+use crate::snapshot::{Change, Snapshot};
 
 pub const SCHEMA: &str =
     r#"{"type":"object","properties":{"tools":{"type":"array","items":{"type":"string"}}},"required":["tools"]}"#;
 /// The most tools of one request.
 const TOOLS_MAX: usize = 100;
 
-pub fn description(_: &Catalog) -> String {
+pub fn description(_: &Snapshot) -> String {
     "Puts tools into your tool list, each given as \"source/tool\"; the reply has their names and arguments. If your client \
      does not read its list again, use call_tool instead."
         .to_owned()

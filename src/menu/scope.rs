@@ -32,8 +32,7 @@ impl<'a> Place<'a> {
             || catalog.drawers().iter().find(|drawer| drawer.name.eq_ignore_ascii_case(named)).map(Self::Drawer);
         by_id.or_else(source).or_else(drawer).map(Some).ok_or_else(|| {
             let text = format!("there is no source or toolset `{named}`");
-            let hint = "see `list_sources` and `list_toolsets` for those there are";
-            let mut error = CallError::new(ErrorKind::UnknownSource, text, hint).at(named, None);
+            let mut error = CallError::new(ErrorKind::UnknownSource, text, snapshot.where_places_are()).at(named, None);
             error.similar = catalog.similar_drawers(named);
             error
         })

@@ -1,16 +1,16 @@
 //! Owns the texts about toolsets in descriptions and instructions: each named with its job, as far as there is room.
 //! It says the same for the same catalog, whatever the sources are doing.
 
-use crate::catalog::Catalog;
+use crate::snapshot::Snapshot;
 
 /// Room for `… and 1000 more, see list_toolsets`.
 const REST: usize = 40;
 
 /// Appends `id: job` of each toolset, each after `separator`, while the JSON of the whole stays within `max` bytes.
-pub fn append_toolsets(text: &mut String, catalog: &Catalog, max: usize, separator: &str) {
+pub fn append_toolsets(text: &mut String, snapshot: &Snapshot, max: usize, separator: &str) {
     append(
         text,
-        catalog,
+        snapshot,
         max,
         separator,
         |id, summary| {
@@ -20,12 +20,12 @@ pub fn append_toolsets(text: &mut String, catalog: &Catalog, max: usize, separat
 }
 
 /// Appends the ids alone.
-pub fn append_ids(text: &mut String, catalog: &Catalog, max: usize) {
-    append(text, catalog, max, ", ", |id, _| id.to_owned());
+pub fn append_ids(text: &mut String, snapshot: &Snapshot, max: usize) {
+    append(text, snapshot, max, ", ", |id, _| id.to_owned());
 }
 
-fn append(text: &mut String, catalog: &Catalog, max: usize, separator: &str, line: impl Fn(&str, &str) -> String) {
-    let drawers = catalog.drawers();
+fn append(text: &mut String, snapshot: &Snapshot, max: usize, separator: &str, line: impl Fn(&str, &str) -> String) {
+    let drawers = snapshot.catalog.drawers();
     let mut size = json_size(text);
     let mut first = true;
     for (place, drawer) in drawers.iter().enumerate() {
@@ -35,7 +35,8 @@ fn append(text: &mut String, catalog: &Catalog, max: usize, separator: &str, lin
         let added = json_size(lead) + json_size(&part);
         let rest = if place + 1 < drawers.len() { REST } else { 0 };
         if size + added + rest > max {
-            text.push_str(&format!(" … and {} more, see list_toolsets", drawers.len() - place));
+            let all = if snapshot.shows("list_toolsets") { ", see list_toolsets" } else { "" };
+            text.push_str(&format!(" … and {} more{all}", drawers.len() - place));
             return;
         }
         size += added;

@@ -7,14 +7,9 @@ use super::offers::offers;
 use super::uris::any_skills;
 use super::{Exchange, Session};
 use crate::call::Caller;
-use crate::catalog::Catalog;
 use crate::catalog::offer::{Abilities, SKILLS};
-use crate::config::Exposure;
 use crate::protocol;
 use crate::wire::{Message, Object, quoted};
-
-/// Real clients cut instructions at 2 KB.
-const INSTRUCTIONS_MAX: usize = 2000;
 
 impl Session {
     pub(super) fn initialize(self: &Arc<Self>, message: &Message, exchange: Exchange) {
@@ -89,8 +84,7 @@ impl Session {
     }
 
     fn instructions(&self) -> String {
-        let snapshot = self.around.control.snapshots.now();
-        instructions(&snapshot.catalog, snapshot.config.relay.exposure)
+        crate::menu::instructions(&self.around.control.snapshots.now())
     }
 }
 
@@ -103,38 +97,4 @@ fn caller(params: &Object<'_>) -> Caller {
         info: params.get("clientInfo").filter(|text| text.starts_with('{')).map(Into::into),
         log_level: None,
     }
-}
-
-/// What a model is told about the relay: how to use it, then what is behind it.
-pub fn instructions(catalog: &Catalog, exposure: Exposure) -> String {
-    let how = match exposure {
-        Exposure::Toolsets => {
-            "Many tool sources stand behind this one server, in toolsets. Their tools are not listed until opened. Either \
-             search with find_tools (say verb + object + system), or open a toolset with enable_toolset; then call the tool \
-             by its own name, or always through call_tool {source, tool, arguments}."
-        }
-        Exposure::Progressive => {
-            "Many tool sources stand behind this one server. Their tools are not listed at first: search with find_tools (say \
-             verb + object + system, or name a toolset or a category); what it finds joins your tool list and can be called \
-             at once by its own name, or always through call_tool {source, tool, arguments}."
-        }
-        Exposure::Lazy => {
-            "Many tool sources stand behind this one server. Their tools are not listed: search with find_tools (say verb + \
-             object + system), then call what it finds through call_tool {source, tool, arguments}, several at once through \
-             batch_call, or put tools you need often into your tool list with load_tools."
-        }
-        Exposure::MetaOnly => {
-            "Many tool sources stand behind this one server. Their tools are never listed: search with find_tools (say verb + \
-             object + system), then call what it finds through call_tool {source, tool, arguments}, several at once through \
-             batch_call."
-        }
-        Exposure::Eager => {
-            "Many tool sources stand behind this one server; tools are named SOURCE__tool. find_tools searches them; \
-             call_tool {source, tool, arguments} reaches each of them as well."
-        }
-    };
-    let mut text = how.to_owned();
-    text.push_str(" Toolsets:");
-    crate::menu::text::append_toolsets(&mut text, catalog, INSTRUCTIONS_MAX, "\n- ");
-    text
 }

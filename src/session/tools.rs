@@ -29,8 +29,12 @@ impl Session {
         }
         let arguments_text = arguments.map(|span| message.text(span));
         if name == menu::CALL_TOOL {
-            return match menu::call_tool::read(&self.around.control.snapshots.now(), arguments_text) {
+            let snapshot = self.around.control.snapshots.now();
+            return match menu::call_tool::read(&snapshot, arguments_text) {
                 Ok(inner) => {
+                    if let Some(own) = inner.own(&snapshot) {
+                        return self.own_tool(exchange, own.to_owned(), inner.arguments.as_deref());
+                    }
                     let wanted = inner.place(message);
                     let request = request.with_arguments(arguments, wanted);
                     self.dispatch(message, request, inner.asked(), exchange);

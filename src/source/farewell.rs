@@ -35,7 +35,7 @@ impl Farewell {
                 "call again: it takes the new settings",
             ),
             Self::Removed => {
-                (ErrorKind::Unavailable, text("was removed from"), "see `list_sources` for the sources there are")
+                (ErrorKind::Unavailable, text("was removed from"), "it is not there any more; use another source")
             }
             Self::Disabled => (
                 ErrorKind::Unavailable,
