@@ -1,6 +1,10 @@
 //! The data plane: which source's tool a call means, and whether it may be made. Reads snapshots only.
 //! It never changes the world; where a refusal might be out of date it has the source listed again first.
 
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Drawer, Entry, Toolset};
 use crate::config::{CallLimits, Pin, SourceConfig, Unlisted};
@@ -60,21 +64,52 @@ pub fn resolve(snapshot: &Snapshot, asked: &Asked) -> Resolved {
 
 /// Looks a call up, waiting for what is missing: the one way for everything that [`resolve`] cannot answer at once.
 pub async fn settle(snapshots: &Snapshots, asked: &Asked) -> Result<Route, CallError> {
-    let mut listed: Option<SourceId> = None;
+    let mut settled = settle_all(snapshots, std::slice::from_ref(asked)).await;
+    settled.pop().expect("BUG: each has its answer")
+}
+
+/// The same for several at once, in their order. All sources that have to be listed are at the same time, and each is once.
+pub async fn settle_all(snapshots: &Snapshots, asked: &[Asked]) -> Vec<Result<Route, CallError>> {
+    let mut listed: BTreeMap<SourceId, Result<(), CallError>> = BTreeMap::new();
+    let mut settled: Vec<Option<Result<Route, CallError>>> = asked.iter().map(|_| None).collect();
     loop {
         let snapshot = snapshots.now();
-        match resolve(&snapshot, asked) {
-            Resolved::Route(route) => return Ok(route),
-            Resolved::Refused(error) => return Err(error),
-            Resolved::NotYet(NotYet::Load) => {
-                snapshots.loaded().await;
+        let (mut wanted, mut waiting, mut to_load) = (BTreeMap::new(), Vec::new(), false);
+        for (place, (asked, settled)) in asked.iter().zip(&mut settled).enumerate() {
+            if settled.is_some() {
+                continue;
             }
-            Resolved::NotYet(NotYet::List(source, refusal)) => {
-                if listed.as_ref() == Some(&source.id) {
-                    return Err(refusal);
+            let answer = match resolve(&snapshot, asked) {
+                Resolved::Route(route) => Ok(route),
+                Resolved::Refused(error) => Err(error),
+                Resolved::NotYet(NotYet::Load) => {
+                    to_load = true;
+                    continue;
                 }
-                listed = Some(source.id.clone());
-                source.list().await?;
+                Resolved::NotYet(NotYet::List(source, refusal)) => match listed.get(&source.id) {
+                    Some(Ok(())) => Err(refusal),
+                    Some(Err(failure)) => Err(failure.clone()),
+                    None => {
+                        waiting.push((place, source.id.clone()));
+                        wanted.insert(source.id.clone(), *source);
+                        continue;
+                    }
+                },
+            };
+            *settled = Some(answer);
+        }
+        drop(snapshot);
+        if to_load {
+            snapshots.loaded().await;
+        } else if wanted.is_empty() {
+            return settled.into_iter().flatten().collect();
+        }
+        let listings = wanted.into_iter().map(|(id, source)| async move { (id, source.list().await) });
+        listed.extend(join_all(listings).await);
+        // Why it failed is the answer, whatever has become of the source meanwhile.
+        for (place, source) in waiting {
+            if let Some(Err(failure)) = listed.get(&source) {
+                settled[place] = Some(Err(failure.clone()));
             }
         }
     }

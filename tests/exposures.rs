@@ -8,7 +8,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{AT_ONCE, Place, Relay, source};
+use support::{AT_ONCE, Place, Relay, command, source};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 /// The most that the relay's own tools may take in `tools/list`, in bytes: about 1,500 tokens.
@@ -340,5 +340,33 @@ fn the_relays_own_tools_are_reached_through_the_dispatcher() {
         let (_, text) = relay.call_direct("call_tool", json!({"source": source, "tool": tool})).failure();
         assert!(text.contains("is a tool of the relay itself"), "{text}");
     }
+    relay.finish();
+}
+
+/// Each tool waited for its source in turn, and each launched the one that hangs again.
+#[test]
+fn loading_asks_each_source_once_and_all_at_the_same_time() {
+    let place = Place::new();
+    let hang = |id: &str| {
+        let script = format!("echo {id} >> {}; exec sleep 600", place.path("launched"));
+        command(id, "sh", &["-c", &script], "start_timeout_secs = 2")
+    };
+    let sources = [hang("slow"), hang("stuck"), source("a", &["--tools", "x,y"], "")];
+    let mut relay = Relay::greeted_in(&place, &relay_lines("lazy"), &sources);
+    relay.call("a", "x", json!({}));
+    relay.await_status("slow", "unreachable");
+    relay.await_status("stuck", "unreachable");
+    let before = place.lines("launched").len();
+    let start = Instant::now();
+    let asked = ["slow/a", "a/y", "slow/b", "stuck/c", "a/nothing", "slow/c", "a/x"];
+    let told = relay.call_direct("load_tools", json!({"tools": asked})).structured();
+    let took = start.elapsed();
+    let names =
+        |of: &str, name: &str| -> Vec<_> { told[of].as_array().unwrap().iter().map(|one| one[name].clone()).collect() };
+    assert_eq!(names("loaded", "tool"), ["y", "x"], "{told}");
+    assert_eq!(names("failed", "tool"), ["slow/a", "slow/b", "stuck/c", "a/nothing", "slow/c"]);
+    assert_eq!(names("failed", "kind"), ["unavailable", "unavailable", "unavailable", "unknown_tool", "unavailable"]);
+    assert_eq!(place.lines("launched").len(), before + 2, "each is launched once");
+    assert!(took < Duration::from_secs(6), "{took:?}");
     relay.finish();
 }

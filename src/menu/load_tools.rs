@@ -46,14 +46,16 @@ struct Failed {
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments { tools } = read("load_tools", arguments)?;
     let (mut wanted, mut failed) = (Vec::new(), Vec::new());
-    for (place, tool) in tools.into_iter().enumerate() {
-        if place >= TOOLS_MAX {
+    let asked = tools.iter().take(TOOLS_MAX);
+    let asked: Vec<_> = asked.map(|tool| Asked::Dispatched { source: None, tool: tool.clone() }).collect();
+    let mut settled = dispatch::settle_all(&context.control.snapshots, &asked).await.into_iter();
+    for tool in tools {
+        let Some(settled) = settled.next() else {
             let reason = format!("one request loads at most {TOOLS_MAX} tools; ask for it in another");
             failed.push(Failed { tool, kind: "invalid_arguments", reason, similar: Vec::new() });
             continue;
-        }
-        let asked = Asked::Dispatched { source: None, tool: tool.clone() };
-        match dispatch::settle(&context.control.snapshots, &asked).await {
+        };
+        match settled {
             Ok(route) => wanted.push((tool, route.source.id, route.tool)),
             Err(error) => {
                 let reason = format!("{}; {}", error.message, error.hint);
