@@ -151,6 +151,8 @@ pub struct BadSource {
     pub name: String,
     pub provider: String,
     pub summary: Option<String>,
+    /// By `url` or `command`, if one of them is there.
+    pub transport: Option<&'static str>,
     /// One sentence that names the key, the cause and the remedy of each fault.
     pub reason: String,
 }
@@ -319,6 +321,14 @@ impl SourceEntry {
         match self {
             Self::Usable(source) => &source.name,
             Self::Misconfigured(source) => &source.name,
+        }
+    }
+
+    /// The name of its transport, if that is known.
+    pub fn transport(&self) -> Option<&'static str> {
+        match self {
+            Self::Usable(source) => Some(source.reach.transport()),
+            Self::Misconfigured(source) => source.transport,
         }
     }
 

@@ -267,6 +267,12 @@ impl Snapshot {
         self.sources.get(id)
     }
 
+    /// The name of a source's transport, also where its entry is faulty, if that tells.
+    pub fn transport(&self, id: &str) -> Option<&'static str> {
+        let at = self.config.sources.binary_search_by(|entry| entry.id().as_str().cmp(id)).ok()?;
+        self.config.sources[at].transport()
+    }
+
     pub fn source_config(&self, id: &str) -> Option<&Arc<SourceConfig>> {
         self.source(id)?.config.as_ref()
     }

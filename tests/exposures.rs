@@ -370,3 +370,52 @@ fn loading_asks_each_source_once_and_all_at_the_same_time() {
     assert!(took < Duration::from_secs(6), "{took:?}");
     relay.finish();
 }
+
+/// All of them said that they were enabled, and the one over HTTP that it was a program.
+#[test]
+fn what_cannot_be_used_is_not_told_to_be_enabled() {
+    let web =
+        |id: &str, more: &str| format!("[source.{id}]\nurl = \"https://mcp.example.org/mcp\"\nbogus = 1\n{more}\n");
+    let sources = [
+        source("ok", &["--tools", "x"], ""),
+        source("off", &[], "enabled = false"),
+        web("web", ""),
+        web("old", "transport = \"sse\""),
+        source("bad", &[], "bogus = 1"),
+        "[source.none]\nsummary = \"x\"\n".to_owned(),
+    ];
+    let mut relay = Relay::greeted("exposure = \"eager\"", &sources);
+    relay.call("ok", "x", json!({}));
+    let told = relay.call_direct("list_sources", json!({})).structured();
+    let told = told["sources"].as_array().unwrap();
+    let lines: Vec<_> = told.iter().map(|line| json!([line["id"], line["enabled"], line.get("transport")])).collect();
+    let want = json!([
+        ["bad", false, "stdio"],
+        ["none", false, null],
+        ["off", false, "stdio"],
+        ["ok", true, "stdio"],
+        ["old", false, "sse"],
+        ["web", false, "http"]
+    ]);
+    assert_eq!(json!(lines), want);
+    let drawers = relay.call_direct("list_toolsets", json!({})).structured();
+    let open = drawers["toolsets"].as_array().unwrap().iter().filter(|line| line["enabled"] == true);
+    assert_eq!(open.map(|line| &line["id"]).collect::<Vec<_>>(), ["ok"]);
+    // A tool is told once, in however many ways it is named, and the remedy of what is missing is not cut off.
+    let twice = relay.call_direct("find_tools", json!({"tools": ["ok/x", "ok__x", "x", "nothing"]})).structured();
+    assert_eq!((&twice["total"], &twice["unknown"]), (&json!(1), &json!(["nothing"])), "{twice}");
+    relay.finish();
+}
+
+#[test]
+fn the_remedy_of_what_is_unavailable_is_not_cut_off() {
+    let path = "/somewhere".repeat(40);
+    let absent = command("absent", "toolrelay-no-such-program", &[], &format!("env = {{ PATH = {path:?} }}"));
+    let mut relay = Relay::greeted("", &[absent]);
+    relay.await_status("absent", "unreachable");
+    let told = relay.call_direct("find_tools", json!({"query": "read a file"})).structured();
+    let reason = told["unavailable"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("was not found") && reason.contains("set PATH in the source's `env`"), "{reason}");
+    assert!(relay.status("absent")["reason"].as_str().unwrap().contains(&path));
+    relay.finish();
+}

@@ -266,7 +266,10 @@ impl Draft {
         let summary = values.text("summary");
         let (Some(reach), true) = (reach(values, reader), self.faults.is_empty()) else {
             let reason = reason(&self.faults, &self.section);
-            return SourceEntry::Misconfigured(BadSource { id: self.id, name, provider, summary, reason });
+            let sse = is(values, "transport", "sse");
+            let http = values.at("url").map(|_| if sse { "sse" } else { "http" });
+            let transport = http.or_else(|| values.at("command").map(|_| "stdio"));
+            return SourceEntry::Misconfigured(BadSource { id: self.id, name, provider, summary, transport, reason });
         };
         let idle_stop = values.whole("idle_stop_secs");
         let (start_timeout, max_start) = start_limits(values);

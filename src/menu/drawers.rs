@@ -36,7 +36,7 @@ impl<'a> ToolsetLine<'a> {
             id: drawer.id.as_str(),
             provider: &drawer.provider,
             status: status(snapshot, drawer),
-            enabled: snapshot.is_open(principal, drawer.id.as_str()),
+            enabled: snapshot.is_open(principal, drawer.id.as_str()) && is_usable(snapshot, drawer),
             read_only: drawer.read_only,
             tools: drawer.count,
             withheld: drawer.withheld_count,
@@ -69,6 +69,12 @@ fn status(snapshot: &Snapshot, drawer: &Drawer) -> &'static str {
         State::Disabled => 6,
     });
     best.map_or("dormant", |state| state.name())
+}
+
+/// Whether calls of any of its tools may be taken.
+fn is_usable(snapshot: &Snapshot, drawer: &Drawer) -> bool {
+    let mut sources = sources(snapshot, drawer).peekable();
+    sources.peek().is_none() || sources.any(|source| source.refusal().is_none())
 }
 
 /// The sources of a toolset.

@@ -27,8 +27,10 @@ const LIMIT_MAX: usize = 50;
 const REPLY_MAX: usize = 4_000;
 /// How many unavailable sources and withheld tools are told.
 const TOLD: usize = 5;
-/// Characters of a description, and of a reason, in a reply.
+/// Characters of a description in a reply.
 const LINE_MAX: usize = 160;
+/// Characters of a reason, so that there is room for what to do.
+const REASON_MAX: usize = 240;
 
 pub fn description(snapshot: &Snapshot) -> String {
     let mut text = "Finds tools in all toolsets, opened or not; call what it finds with call_tool. Query: verb + object + system, \
@@ -250,17 +252,20 @@ fn all<'a>(scope: &Scope<'a>) -> Found<'a> {
 
 fn named<'a>(snapshot: &'a Snapshot, tools: &[String], unknown: &mut Vec<String>) -> Found<'a> {
     let mut found: Found<'a> = Vec::new();
+    // One that is named in two ways is told once.
+    let mut told = BTreeSet::new();
     for tool in tools {
         let split = tool.split_once('/').and_then(|(source, name)| snapshot.catalog.find(source, name));
         let entries = match split.or_else(|| snapshot.catalog.by_exposed(tool)) {
             Some(entry) => vec![entry],
             None => snapshot.catalog.tools_named(tool),
         };
-        let before = found.len();
-        found.extend(entries.into_iter().filter(|entry| entry.is_for_models()).map(|entry| (entry, None)));
-        if found.len() == before {
+        let mut entries = entries.into_iter().filter(|entry| entry.is_for_models()).peekable();
+        if entries.peek().is_none() {
             unknown.push(tool.clone());
         }
+        let new = entries.filter(|entry| told.insert((&entry.source, &entry.tool)));
+        found.extend(new.map(|entry| (entry, None)));
     }
     found
 }
@@ -357,7 +362,7 @@ impl<'a> Unavailable<'a> {
                 status: state.name(),
                 reason: crate::redact::one_line(
                     &state.reason().unwrap_or_else(|| "its tools are not known yet".into()),
-                    LINE_MAX,
+                    REASON_MAX,
                 ),
             })
         });

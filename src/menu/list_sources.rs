@@ -41,7 +41,9 @@ struct SourceLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     since: String,
-    transport: &'static str,
+    /// Left out where the configuration does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transport: Option<&'static str>,
     /// How many run beside the one that is listed, where each session has an instance of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     instances: Option<usize>,
@@ -91,11 +93,11 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             status: status.state.name(),
             reason: status.state.reason(),
             since: humantime::format_rfc3339_seconds(status.since).to_string(),
-            transport: snapshot.source_config(id).map_or("stdio", |config| config.reach.transport()),
+            transport: snapshot.transport(id),
             instances: snapshot.source(id)?.instances(),
             tools: toolset.count,
             withheld: toolset.withheld_count,
-            enabled: snapshot.is_source_open(context.principal, id),
+            enabled: snapshot.is_source_open(context.principal, id) && snapshot.source(id)?.refusal().is_none(),
             read_only: toolset.read_only,
             changed: toolset.drift.len(),
             drift: toolset.drift.iter().take(DRIFT_TOLD).map(DriftLine::new).collect(),

@@ -45,8 +45,12 @@ const GRACE_AT_EXIT: Grace = Grace {
 pub enum LaunchError {
     #[error("its settings cannot be filled in: {0}")]
     Settings(String),
-    #[error("the command `{command}` was not found (searched {searched})")]
-    NotFound { command: String, searched: String },
+    #[error("the command `{command}` was not found")]
+    NotFound {
+        command: String,
+        /// `None` where it is looked for in one place.
+        searched: Option<String>,
+    },
     #[error("the working directory `{0}` does not exist")]
     NoDirectory(String),
     #[error("the command `{command}` cannot be started: {error}")]
@@ -57,8 +61,8 @@ pub enum LaunchError {
 
 impl LaunchError {
     /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> String {
+        let hint = match self {
             Self::Settings(_) => "set what is missing, or give it a default as in ${NAME:-default}",
             Self::NotFound { command, .. } if command.contains(char::is_whitespace) => {
                 "write the program alone in `command`, and put the rest into `args`; if the blanks are its own, correct its path"
@@ -67,6 +71,11 @@ impl LaunchError {
             Self::NoDirectory(_) => "create it, or correct `cwd`",
             Self::Refused { .. } => "check that `command` names a program and that it may be executed",
             Self::Recursion => "correct `command`, or give the inner relay a configuration of its own",
+        };
+        match self {
+            // It is long, and what is cut off is the end.
+            Self::NotFound { searched: Some(path), .. } => format!("{hint}; it was looked for in PATH={path}"),
+            _ => hint.to_owned(),
         }
     }
 }
@@ -144,7 +153,7 @@ fn refused(resolved: &Resolved, error: io::Error) -> LaunchError {
         return LaunchError::Refused { command, error };
     }
     let path = resolved.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
-    let searched = if command.contains(std::path::MAIN_SEPARATOR) { command.clone() } else { format!("PATH={path}") };
+    let searched = (!command.contains(std::path::MAIN_SEPARATOR)).then(|| path.to_owned());
     LaunchError::NotFound { command, searched }
 }
 
