@@ -8,7 +8,7 @@ use futures::future::join_all;
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::{Drawer, Entry, Toolset};
 use crate::config::{CallLimits, Pin, SourceConfig, Unlisted};
-use crate::name::{ExposedName, RESERVED, SEPARATOR, SourceId, ToolName};
+use crate::name::{ExposedName, RESERVED, SEPARATOR, SourceId, ToolName, bare};
 use crate::policy::{Policy, Verdict};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::{Source, State};
@@ -283,14 +283,13 @@ enum Found<'a> {
 /// A tool of one source, in whichever way its name is put: as the source spells it, with the source in front, or as it
 /// is exposed.
 fn lookup<'a>(snapshot: &'a Snapshot, toolset: &'a Toolset, tool: &str) -> Found<'a> {
+    if let Some(entry) = toolset.entry(tool) {
+        return Found::Entry(entry);
+    }
     let source = toolset.id.as_str();
-    let bare = [format!("{source}/"), format!("{source}{SEPARATOR}"), format!("{source}:"), format!("{source}.")]
-        .iter()
-        .find_map(|prefix| tool.strip_prefix(prefix.as_str()));
-    for name in [Some(tool), bare].into_iter().flatten() {
-        if let Some(entry) = toolset.entry(name) {
-            return Found::Entry(entry);
-        }
+    let bare = bare(tool, source, &toolset.prefix);
+    if let Some(entry) = bare.and_then(|bare| toolset.entry(bare)) {
+        return Found::Entry(entry);
     }
     if let Some(entry) = snapshot.catalog.by_exposed(tool).filter(|entry| entry.source == toolset.id) {
         return Found::Entry(entry);
@@ -323,20 +322,19 @@ fn refused(source: &str, tool: &str, reason: &str) -> CallError {
     .at(source, Some(tool))
 }
 
-/// A tool's name without the source in front of it, as in `source/tool` and `prefix__tool`.
-fn without_source<'a>(toolset: &Toolset, tool: &'a str) -> &'a str {
-    let rest = |source: &str| {
-        let rest = tool.strip_prefix(source)?;
-        rest.strip_prefix('/').or_else(|| rest.strip_prefix(SEPARATOR))
-    };
-    let names = [toolset.id.as_str(), &toolset.prefix].into_iter().filter(|name| !name.is_empty());
-    names.filter_map(rest).find(|rest| !rest.is_empty()).unwrap_or(tool)
+/// A tool's name as its source is to get it: without the source in front of it, unless its own tools are named so.
+fn as_sent<'a>(toolset: &Toolset, tool: &'a str, bare: &'a str) -> &'a str {
+    let front = &tool[..tool.len() - bare.len()];
+    let is_own = !front.is_empty() && toolset.entries.iter().any(|entry| entry.tool.as_str().starts_with(front));
+    if is_own { tool } else { bare }
 }
 
 /// A tool that the source has not listed, neither under this name nor without the source in front of it.
 fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str) -> Resolved {
-    let tool = without_source(toolset, tool);
-    if let Some(error) = withheld_by_name(snapshot, source.id.as_str(), tool) {
+    let bare = bare(tool, toolset.id.as_str(), &toolset.prefix).filter(|rest| !rest.is_empty()).unwrap_or(tool);
+    let tool = as_sent(toolset, tool, bare);
+    // Whichever of the two names the source goes by, the rules hold.
+    if let Some(error) = [bare, tool].iter().find_map(|name| withheld_by_name(snapshot, source.id.as_str(), name)) {
         return Resolved::Refused(error);
     }
     let config = source.config.as_ref().expect("BUG: a source without refusal has a configuration");
@@ -346,12 +344,12 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
         return missing(source, refused(source.id.as_str(), tool, reason));
     }
     if forward && toolset.is_listed() {
-        return match judge_unlisted(snapshot, config, tool) {
-            Verdict::Allowed { .. } => {
-                Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits })
+        for name in [bare, tool] {
+            if let Verdict::Withheld { reason } = judge_unlisted(snapshot, config, name) {
+                return Resolved::Refused(refused(source.id.as_str(), name, &reason));
             }
-            Verdict::Withheld { reason } => Resolved::Refused(refused(source.id.as_str(), tool, &reason)),
-        };
+        }
+        return Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits });
     }
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
@@ -394,11 +392,8 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
         [] => {}
         several => return Resolved::Refused(ambiguous(tool, several)),
     }
-    let split = ["/", SEPARATOR].iter().filter_map(|separator| tool.split_once(separator));
-    for (source, rest) in split {
-        if snapshot.catalog.toolset(source).is_some() || snapshot.catalog.drawer(source).is_some() {
-            return resolve_named(snapshot, source, rest);
-        }
+    if let Some((source, rest)) = split(snapshot, tool) {
+        return resolve_named(snapshot, source, rest);
     }
     let mut withheld = snapshot.catalog.toolsets.iter().filter_map(|toolset| Some((toolset, toolset.withheld(tool)?)));
     if let Some((toolset, found)) = withheld.next() {
@@ -413,6 +408,16 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
     error.tool = Some(tool.to_owned());
     error.similar = snapshot.catalog.similar_tools("", tool);
     Resolved::Refused(error)
+}
+
+/// The source or toolset in front of a tool's name, by its id, else by its prefix; of several the one that fits longest.
+fn split<'a>(snapshot: &'a Snapshot, tool: &'a str) -> Option<(&'a str, &'a str)> {
+    let toolsets = || snapshot.catalog.toolsets.iter();
+    let drawers = snapshot.catalog.drawers().iter().map(|drawer| drawer.id.as_str());
+    let ids = toolsets().map(|toolset| toolset.id.as_str()).chain(drawers);
+    let by_id = ids.filter_map(|id| Some((id, bare(tool, id, "")?))).min_by_key(|(_, rest)| rest.len());
+    let prefixes = toolsets().filter_map(|toolset| Some((toolset.id.as_str(), bare(tool, "", &toolset.prefix)?)));
+    by_id.or_else(|| prefixes.min_by_key(|(_, rest)| rest.len()))
 }
 
 fn route(snapshot: &Snapshot, entry: &Entry) -> Resolved {

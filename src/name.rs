@@ -20,6 +20,8 @@ pub const SOURCE_ID_MAX: usize = 32;
 pub const EXPOSED_NAME_MAX: usize = 64;
 /// Stands between the prefix and the tool in an exposed name.
 pub const SEPARATOR: &str = "__";
+/// What models put between a source and its tool.
+const BETWEEN: [&str; 4] = ["/", SEPARATOR, ":", "."];
 /// Hex digits of the suffix that tells changed names apart.
 const SUFFIX_HEX: usize = 8;
 
@@ -85,6 +87,16 @@ name_type! {
 name_type! {
     /// A name shown to clients: 1 to 64 characters of `[A-Za-z0-9_-]` (SEP-986, and what model APIs accept).
     ExposedName
+}
+
+/// A tool's name without its source in front, where it begins with the source's id or its prefix: the one reading of
+/// `source/tool`, `prefix__tool` and the like. What is there by its whole name is meant by it, so that is looked for first.
+pub fn bare<'a>(tool: &'a str, id: &str, prefix: &str) -> Option<&'a str> {
+    let of = |source: &str| {
+        let rest = tool.strip_prefix(source).filter(|_| !source.is_empty())?;
+        BETWEEN.iter().find_map(|between| rest.strip_prefix(between))
+    };
+    of(id).or_else(|| of(prefix))
 }
 
 /// Why a text is no source id.
@@ -175,6 +187,27 @@ mod tests {
         for bad in ["", "A", "_a", "-a", "a.b", "a b", "é", &"a".repeat(33)] {
             assert_eq!(SourceId::new(bad), Err(BadSourceId(bad.to_owned())));
         }
+    }
+
+    #[test]
+    fn a_source_in_front_is_told_from_the_tool() {
+        for (tool, expected) in [
+            ("github/x", Some("x")),
+            ("github__x", Some("x")),
+            ("github:x", Some("x")),
+            ("github.x", Some("x")),
+            ("gh__x", Some("x")),
+            ("gh/x", Some("x")),
+            ("github/github/x", Some("github/x")),
+            ("github/", Some("")),
+            ("github", None),
+            ("github_x", None),
+            ("githubs/x", None),
+            ("__x", None),
+        ] {
+            assert_eq!(bare(tool, "github", "gh"), expected, "{tool}");
+        }
+        assert_eq!(bare("__x", "github", ""), None);
     }
 
     #[test]

@@ -156,15 +156,21 @@ fn unlisted_tools_are_refused_or_forwarded() {
     // What the source itself does not know is its own to say.
     assert!(relay.call("forward", "nonsense", json!({})).text().contains("unknown tool `nonsense`"));
     // The source's own name in front is none of the tool's, and hides none that is denied.
-    for (name, n) in [("forward/quiet", 1), ("forward__quiet", 2)] {
+    for (name, n) in [("forward/quiet", 1), ("forward__quiet", 2), ("forward:quiet", 3), ("forward.quiet", 4)] {
         assert_eq!(relay.call("forward", name, json!({"n": n})).structured(), json!({"n": n}));
+        let alone = relay.call_direct("call_tool", json!({"tool": name, "arguments": {"n": n}}));
+        assert_eq!(alone.structured(), json!({"n": n}), "{name}");
     }
-    for name in ["forward/delete_quietly", "forward__delete_quietly"] {
+    for name in
+        ["forward/delete_quietly", "forward__delete_quietly", "forward:delete_quietly", "forward.delete_quietly"]
+    {
         assert_eq!(relay.call("forward", name, json!({})).failure().0, "withheld");
     }
     assert_eq!(called(&place, "refuse"), [""; 0]);
     assert_eq!(called(&place, "strict"), [""; 0]);
-    assert_eq!(called(&place, "forward"), ["quiet", "nonsense", "quiet", "quiet"]);
+    let mut want = vec!["quiet"; 10];
+    want[1] = "nonsense";
+    assert_eq!(called(&place, "forward"), want);
     relay.finish();
 }
 
