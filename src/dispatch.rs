@@ -198,6 +198,12 @@ fn resolve_named(snapshot: &Snapshot, source: &str, tool: &str) -> Resolved {
         if let Some(drawer) = snapshot.catalog.drawer(source) {
             return resolve_in_drawer(snapshot, drawer, tool);
         }
+        // Models take the name that they are shown for the id.
+        let called = |name: &str| name.eq_ignore_ascii_case(source);
+        let mut named = snapshot.catalog.toolsets.iter().filter(|toolset| called(&toolset.name));
+        if let (Some(only), None) = (named.next(), named.next()) {
+            return resolve_named(snapshot, only.id.as_str(), tool);
+        }
         let mut error = CallError::new(
             ErrorKind::UnknownSource,
             format!("there is no source `{source}`"),

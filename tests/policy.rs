@@ -177,8 +177,10 @@ fn unlisted_tools_are_refused_or_forwarded() {
 #[test]
 fn the_dispatcher_takes_what_models_send() {
     let place = Place::new();
-    let sources =
-        [place.journaled("one", &["--tools", "mine,both"], ""), place.journaled("two", &["--tools", "both"], "")];
+    let sources = [
+        place.journaled("one", &["--tools", "mine,both"], "name = \"The One\""),
+        place.journaled("two", &["--tools", "both"], ""),
+    ];
     let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &sources);
     relay.list();
     for (inner, want) in [
@@ -192,6 +194,9 @@ fn the_dispatcher_takes_what_models_send() {
         (r#"{"tool":"one__mine"}"#, "{}"),
         (r#"{"tool":"mine"}"#, "{}"),
         (r#"{"source":"one","tool":" mine\n"}"#, "{}"),
+        (r#"{"name":"one__mine","arguments":{"a":2}}"#, r#"{"a":2}"#),
+        (r#"{"server":"one","tool":"mine","args":{"a":3}}"#, r#"{"a":3}"#),
+        (r#"{"source":"the one","tool":"mine","params":"{\"a\":4}"}"#, r#"{"a":4}"#),
         (r#""{\"source\":\"one\",\"tool\":\"mine\",\"arguments\":{\"c\":3}}""#, r#"{"c":3}"#),
     ] {
         let id = relay.ask_raw("tools/call", &format!(r#"{{"name":"call_tool","arguments":{inner}}}"#));
@@ -204,6 +209,9 @@ fn the_dispatcher_takes_what_models_send() {
         (r#"{"source":"one","tool":"mine","arguments":[1]}"#, "invalid_arguments", "no object"),
         (r#"{"source":"one","tool":"mine","arguments":"{oops"}"#, "invalid_arguments", "no JSON object"),
         (r#"{"source":"one","tool":"mine","a":1}"#, "invalid_arguments", "`a` does not belong here"),
+        (r#"{"tool":"mine","name":"mine"}"#, "invalid_arguments", "`name` does not belong here"),
+        // It is an argument of the tool's own, outside of `arguments`.
+        (r#"{"source":"one","tool":"ask","params":{}}"#, "invalid_arguments", "`params` does not belong here"),
         (r#"{"source":"on","tool":"mine"}"#, "unknown_source", "Similar: one"),
         (r#"{"source":"one","tool":"min"}"#, "unknown_tool", "Similar: mine"),
         (r#"{"tool":"both"}"#, "invalid_arguments", "one/both, two/both"),

@@ -85,6 +85,11 @@ fn value_as_meant<'a>(value: &'a str, schema: &str) -> Option<Cow<'a, str>> {
         "boolean" => {
             text.map(|text| text.to_lowercase()).filter(|text| text == "true" || text == "false").map(Cow::Owned)
         }
+        // A list of one, where the one is wanted.
+        "string" => match raw::elements(value).as_deref() {
+            Some([one]) if raw::kind(one) == Kind::Text => Some((*one).to_owned().into()),
+            _ => None,
+        },
         "array" => {
             let of_texts = Object::parse(schema.get("items")?)?.get("type") == Some("\"string\"");
             let alone = |one: &str| match raw::kind(one) {
@@ -134,6 +139,7 @@ fn misfit(value: &str, schema: &str) -> Option<String> {
     }
     let (fits, wanted) = match schema.string("type")?.as_ref() {
         "string" if kind == Kind::Text => (unquoted(value).is_some(), "a string of whole characters"),
+        "string" if kind == Kind::Array => (false, "one string, not a list of them: one at a time"),
         "string" => (false, "a string"),
         "boolean" => (kind == Kind::Bool, "true or false"),
         "object" => (kind == Kind::Object, "an object"),
@@ -186,6 +192,8 @@ mod tests {
             (r#"{"calls":"[{\"tool\":\"t\"}]"}"#, r#"{"calls":[{"tool":"t"}]}"#),
             (r#"{"calls":"{\"tool\":\"t\"}"}"#, r#"{"calls":[{"tool":"t"}]}"#),
             (r#"{"calls":{"tool":"t"}}"#, r#"{"calls":[{"tool":"t"}]}"#),
+            (r#"{"toolset":["a"]}"#, r#"{"toolset":"a"}"#),
+            (r#"{"toolset":["a","b"]}"#, r#"{"toolset":["a","b"]}"#),
             (r#"{"calls":"t"}"#, r#"{"calls":"t"}"#),
             (r#"{"query":"","cancel":null,"detail":" ","toolset":""}"#, r#"{"toolset":""}"#),
             (r#"{"query":"1.0","id":" x "}"#, r#"{"query":"1.0","id":" x "}"#),
@@ -206,6 +214,7 @@ mod tests {
             (r#"{"toolset":"a","id":"b"}"#, "`toolset` stands there more than once"),
             (r#"{"toolset":7}"#, "`toolset` is to be a string"),
             (r#"{"id":null}"#, "`id` is to be a string"),
+            (r#"{"toolset":["a","b"]}"#, "`toolset` is to be one string, not a list of them: one at a time"),
             (r#"{"toolset":"a","limit":"nine"}"#, "`limit` is to be a whole number that is not negative"),
             (r#"{"toolset":"a","limit":"inf"}"#, "`limit` is to be a whole number that is not negative"),
             (r#"{"toolset":"\ud83d"}"#, "`toolset` is to be a string of whole characters"),

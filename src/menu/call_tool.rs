@@ -27,6 +27,13 @@ pub fn description(snapshot: &Snapshot) -> String {
     )
 }
 
+/// What models write for the members, where those are not there.
+const SAID_FOR: &[(&str, &[&str])] = &[
+    ("source", &["server", "toolset"]),
+    ("tool", &["name", "tool_name"]),
+    ("arguments", &["args", "params", "parameters", "input"]),
+];
+
 /// What is to be called, read from the dispatcher's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner<'a> {
@@ -34,6 +41,8 @@ pub struct Inner<'a> {
     pub tool: String,
     /// The text of an object; a part of the message where it can be. `None`: there are none.
     pub arguments: Option<Cow<'a, str>>,
+    /// Under which other name the arguments were given.
+    given_as: Option<&'static str>,
 }
 
 impl Inner<'_> {
@@ -62,9 +71,25 @@ pub fn read<'a>(snapshot: &Snapshot, arguments: Option<&'a str>) -> Result<Inner
         error.input_schema = RawValue::from_string(SCHEMA.to_owned()).ok();
         error
     })?;
+    if let Some(given_as) = inner.given_as {
+        let asked = Asked::Dispatched { source: inner.source.clone(), tool: inner.tool.clone() };
+        match dispatch::resolve(snapshot, &asked) {
+            Resolved::Route(route) => {
+                let entry = snapshot.catalog.find(route.source.id.as_str(), route.tool.as_str());
+                // It may be an argument of its own that was not put into `arguments`.
+                if let Some(entry) = entry.filter(|entry| takes(entry, &[given_as])) {
+                    return Err(stray(given_as).of(entry));
+                }
+            }
+            // What the tool takes is not known.
+            Resolved::NotYet(_) => return Err(stray(given_as)),
+            Resolved::Refused(_) => {}
+        }
+    }
     if inner.arguments.as_deref().is_some_and(is_schema)
         && let Some(entry) = target(snapshot, inner.source.clone(), inner.tool.clone())
-        && !takes_a_schema(entry)
+        // It may have arguments of its own by which it would be taken for one that was sent its schema.
+        && !takes(entry, &["properties", "type"])
     {
         return Err(refused("the inner `arguments` are a schema instead of values").of(entry));
     }
@@ -89,11 +114,11 @@ fn is_schema(text: &str) -> bool {
         })
 }
 
-/// Whether a tool has arguments of its own by which it would be taken for one that was sent its schema.
-fn takes_a_schema(entry: &Entry) -> bool {
+/// Whether a tool takes an argument of one of these names.
+fn takes(entry: &Entry, names: &[&str]) -> bool {
     let schemas = entry.schemas();
     let properties = Object::parse(&schemas.0).and_then(|schema| Object::parse(schema.get("properties")?));
-    properties.is_some_and(|found| ["properties", "type"].iter().any(|name| found.get(name).is_some()))
+    properties.is_some_and(|found| names.iter().any(|name| found.get(name).is_some()))
 }
 
 fn parse(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
@@ -108,10 +133,21 @@ fn parse(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
 
 fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
     let Some(object) = Object::parse(text) else { return Err(refused("`arguments` is no JSON object")) };
-    if let Some(name) = object.ambiguous(&["source", "tool", "arguments"]) {
+    let given = |name: &str| object.get(name).filter(|raw| *raw != "null");
+    // The name under which a member is given: its own, else the only one of those that models write for it.
+    let key = |name: &'static str| {
+        let others = SAID_FOR.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, others)| others);
+        let mut there = others.iter().copied().filter(|other| given(other).is_some());
+        match (given(name), there.next(), there.next()) {
+            (None, Some(other), None) => other,
+            _ => name,
+        }
+    };
+    let keys = [key("source"), key("tool"), key("arguments")];
+    if let Some(name) = object.ambiguous(&["source", "tool", "arguments"]).or_else(|| object.ambiguous(&keys)) {
         return Err(refused(&format!("`{name}` stands there more than once, or in another letter case")));
     }
-    let named = |name: &str| match object.get(name).filter(|raw| *raw != "null") {
+    let named = |name: &str| match given(name) {
         None => Ok(None),
         Some(raw) => match unquoted(raw) {
             Some(text) if !text.trim().is_empty() => Ok(Some(text.into_owned())),
@@ -120,17 +156,23 @@ fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
         },
     };
     // A tool's name may begin or end with a blank.
-    let (source, tool) = (named("source")?.map(|source| source.trim().to_owned()), named("tool")?);
+    let (source, tool) = (named(keys[0])?.map(|source| source.trim().to_owned()), named(keys[1])?);
     let Some(tool) = tool else { return Err(refused("`tool` is missing")) };
-    let known = |name: &str| matches!(name, "source" | "tool" | "arguments");
-    if let Some(stray) = object.members.iter().map(|member| &member.key).find(|name| !known(name)) {
-        return Err(refused(&format!("`{stray}` does not belong here; what the tool takes goes into `arguments`")));
+    let known = |name: &str| matches!(name, "source" | "tool" | "arguments") || keys.contains(&name);
+    if let Some(found) = object.members.iter().map(|member| &member.key).find(|name| !known(name)) {
+        return Err(stray(found));
     }
-    let arguments = read_arguments(object.get("arguments")).map_err(|why| {
+    let given_as = Some(keys[2]).filter(|key| *key != "arguments");
+    let arguments = read_arguments(object.get(keys[2])).map_err(|why| match given_as {
+        Some(given_as) => stray(given_as),
         // Which tool was meant is known; an empty source is one that was left out.
-        refused(why).at(source.as_deref().unwrap_or_default(), Some(&tool))
+        None => refused(why).at(source.as_deref().unwrap_or_default(), Some(&tool)),
     })?;
-    Ok(Inner { source, tool, arguments })
+    Ok(Inner { source, tool, arguments, given_as })
+}
+
+fn stray(name: &str) -> CallError {
+    refused(&format!("`{name}` does not belong here; what the tool takes goes into `arguments`"))
 }
 
 /// The inner arguments: absent, null, an object, or a text that holds one.
@@ -188,6 +230,13 @@ mod tests {
         check(r#"{"source":"s","tool":"t","arguments":""}"#, Ok((Some("s"), "t", None)));
         check(r#"{"source":"s","tool":"t","arguments":"null"}"#, Ok((Some("s"), "t", None)));
         check(r#"{"source":"s","tool":"t","arguments":"{\n\"a\":1}"}"#, Ok((Some("s"), "t", Some(r#"{ "a":1}"#))));
+        check(r#"{"name":"a__x","arguments":{"b":1}}"#, Ok((None, "a__x", Some(r#"{"b":1}"#))));
+        check(r#"{"server":"s","tool_name":"t","args":{}}"#, Ok((Some("s"), "t", Some("{}"))));
+        check(r#"{"toolset":"s","tool":"t","params":"{\"a\":1}"}"#, Ok((Some("s"), "t", Some(r#"{"a":1}"#))));
+        check(
+            r#"{"source":null,"server":"s","tool":"t","arguments":null,"input":{}}"#,
+            Ok((Some("s"), "t", Some("{}"))),
+        );
         check(r#""{\"source\":\"s\",\"tool\":\"t\",\"arguments\":{}}""#, Ok((Some("s"), "t", Some("{}"))));
     }
 
@@ -205,6 +254,12 @@ mod tests {
         check(r#"{"source":"s","tool":"t","arguments":[1]}"#, Err("is no object"));
         check(r#"{"source":"s","tool":"t","path":"x"}"#, Err("`path` does not belong here"));
         check(r#"{"tool":"a","tool":"b"}"#, Err("more than once"));
+        check(r#"{"name":"a","name":"b"}"#, Err("more than once"));
+        check(r#"{"tool":"a","name":"b"}"#, Err("`name` does not belong here"));
+        check(r#"{"source":"a","server":"b","tool":"t"}"#, Err("`server` does not belong here"));
+        check(r#"{"tool":"t","args":{},"params":{}}"#, Err("`args` does not belong here"));
+        check(r#"{"tool":"t","arguments":{},"params":{}}"#, Err("`params` does not belong here"));
+        check(r#"{"tool":"t","input":"some text"}"#, Err("`input` does not belong here"));
         check("[]", Err("no JSON object"));
         assert!(parse(None).is_err());
     }
