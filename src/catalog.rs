@@ -43,6 +43,7 @@ pub use listing::{ListedTool, Listing, Rejected, ServerNote, Unread};
 pub use packed::Packed;
 pub use search::{Hit, Index};
 pub use signature::Signature;
+pub(crate) use tokens::is_stop_word;
 pub use toolset::{Entry, Outline, Toolset, ToolsetSpec, Withheld};
 
 use crate::config::ToolsetConfig;

@@ -97,6 +97,7 @@ fn failures_stay_where_they_are() {
     assert_eq!(line(4)["error"]["sourceError"], json!({"code": -32050, "message": "own error", "data": {"x": 1}}));
     assert_eq!(line(5)["error"]["inputSchema"]["required"], json!(["code", "message"]));
     assert_eq!(line(1)["error"]["similar"][0], "echo");
+    assert_eq!(line(10)["error"]["message"], "this call cannot be read: it is no JSON object");
     assert_eq!(line(0)["result"]["structuredContent"], json!({"n": 0}));
     assert_eq!(line(11)["result"]["structuredContent"], json!({"as": "text"}));
     // Each has its own time.

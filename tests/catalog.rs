@@ -324,3 +324,24 @@ fn a_huge_toolset_is_opened_within_bounds() {
     assert_eq!(relay.names().len(), 6 + shown + omitted as usize);
     relay.finish();
 }
+
+/// An empty list of matches said neither why it was empty nor what to do.
+#[test]
+fn a_search_that_finds_nothing_says_what_to_do() {
+    let mut relay = Relay::greeted("", &[source("fix", &["--tools", "alpha"], "")]);
+    relay.call("fix", "alpha", json!({}));
+    for (arguments, told) in [
+        (json!({"query": "all"}), "no word that says what a tool does: say it in other words"),
+        (json!({"query": "do it, please!"}), "no word that says"),
+        (json!({"query": "zzyzx qwfpgj"}), "no tool fits the query: say it"),
+        (json!({"query": "zzyzx", "source": "fix"}), "search without `source`, or leave `query` out"),
+    ] {
+        let found = relay.call_direct("find_tools", arguments.clone()).structured();
+        assert_eq!(found["total"], 0, "{arguments}: {found}");
+        assert!(found["next"].as_str().unwrap().contains(told), "{arguments}: {found}");
+    }
+    for arguments in [json!({"query": "alpha"}), json!({"tools": ["nothing"]}), json!({})] {
+        assert!(relay.call_direct("find_tools", arguments).structured().get("next").is_none());
+    }
+    relay.finish();
+}

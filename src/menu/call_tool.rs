@@ -132,7 +132,7 @@ fn parse(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
 }
 
 fn read_object(text: &str) -> Result<Inner<'_>, CallError> {
-    let Some(object) = Object::parse(text) else { return Err(refused("`arguments` is no JSON object")) };
+    let Some(object) = Object::parse(text) else { return Err(refused("it is no JSON object")) };
     let given = |name: &str| object.get(name).filter(|raw| *raw != "null");
     // The name under which a member is given: its own, else the only one of those that models write for it.
     let key = |name: &'static str| {

@@ -9,6 +9,7 @@ use super::scope::Scope;
 use super::{Context, first_listing, json, read, text};
 use crate::call::{CallError, ErrorKind};
 use crate::catalog::drift::Drift;
+use crate::catalog::is_stop_word;
 use crate::catalog::listing::Fingerprint;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Entry, Toolset, Withheld};
@@ -161,6 +162,9 @@ struct Reply<'a> {
     withheld: Vec<WithheldLine<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
+    /// What to do where nothing was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// A source whose tools may be missing, and why.
@@ -236,9 +240,27 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
         ),
         withheld: query.map(|query| withheld(query, &scope)).unwrap_or_default(),
         unknown,
+        next: query.filter(|_| total == 0).map(|query| advice(query, &arguments)),
         matches,
     };
     Ok(json(&reply))
+}
+
+/// What to do after a query that found nothing.
+fn advice(query: &str, arguments: &Arguments) -> String {
+    let says_nothing = |word: &str| is_stop_word(&word.to_lowercase());
+    let why = match crate::policy::words(query).all(says_nothing) {
+        true => "the query has no word that says what a tool does",
+        false => "no tool fits the query",
+    };
+    let narrowed = match (&arguments.source, &arguments.category) {
+        (Some(_), _) => ", search without `source`",
+        (None, Some(_)) => ", search without `category`",
+        (None, None) => "",
+    };
+    format!(
+        "{why}: say it in other words (verb + object + system){narrowed}, or leave `query` out to page through everything"
+    )
 }
 
 type Found<'a> = Vec<(&'a Entry, Option<f32>)>;
