@@ -8,7 +8,7 @@ pub mod drawer;
 pub mod drift;
 mod entry;
 mod fuzzy;
-mod glob;
+pub mod glob;
 mod indexing;
 mod json;
 mod known;

@@ -18,7 +18,7 @@ use crate::config::{Config, SourceEntry, Start};
 use crate::defect;
 use crate::name::SourceId;
 use crate::pins::Pins;
-use crate::snapshot::{Change, OpenByPrincipal, Principal, Snapshot, Snapshots, Views};
+use crate::snapshot::{Change, Core, OpenByPrincipal, Principal, Snapshot, Snapshots, Views};
 use crate::source::{Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
 use changes::Fixed;
@@ -215,6 +215,7 @@ impl World {
             granted: None,
             views: Arc::new(Views::new(&config)),
             unpinned: None,
+            core: Core::default(),
         };
         let (publish, snapshots) = watch::channel(Arc::new(snapshot));
         let (sender, events) = mpsc::channel(EVENTS);
@@ -454,6 +455,7 @@ impl World {
             granted: None,
             views,
             unpinned: self.pins.notice(),
+            core: Core::default(),
         };
         self.publish.send_replace(Arc::new(snapshot));
     }

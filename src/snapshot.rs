@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
+use crate::catalog::glob::PairGlob;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Drawer, Entry, Toolset};
 use crate::config::{Config, Exposure, SourceConfig};
@@ -192,7 +193,13 @@ pub struct Snapshot {
     pub views: Arc<Views>,
     /// That tools cannot be held against the lock, and why.
     pub unpinned: Option<Arc<str>>,
+    /// Which tools are shown in every exposure.
+    pub core: Core,
 }
+
+/// The configuration's `always_visible`, read when it is first wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Core(Arc<OnceLock<Vec<PairGlob>>>);
 
 impl Snapshot {
     /// Whether all tools of a toolset, given by its drawer's id, are shown to the principal.
@@ -237,11 +244,10 @@ impl Snapshot {
 
     /// Whether a tool is shown in every exposure.
     pub fn is_always_visible(&self, entry: &Entry) -> bool {
-        let globs = &self.config.relay.always_visible;
-        !globs.is_empty() && {
-            let name = format!("{}/{}", entry.source, entry.tool);
-            globs.iter().any(|glob| wildmatch::WildMatch::new(glob).matches(&name))
-        }
+        let written = &self.config.relay.always_visible;
+        let globs = || written.iter().map(|glob| PairGlob::new(glob)).collect();
+        let (source, tool) = (entry.source.as_str(), entry.tool.as_str());
+        !written.is_empty() && self.core.0.get_or_init(globs).iter().any(|glob| glob.matches(source, tool))
     }
 
     /// Whether the principal can call the tool by a name of its own in its tool list.

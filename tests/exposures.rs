@@ -419,3 +419,20 @@ fn the_remedy_of_what_is_unavailable_is_not_cut_off() {
     assert!(relay.status("absent")["reason"].as_str().unwrap().contains(&path));
     relay.finish();
 }
+
+/// The glob was held against both names at once, and reached over the slash into another's tool.
+#[test]
+fn a_glob_of_the_core_set_does_not_reach_into_another_sources_tools() {
+    let place = Place::new();
+    let tools = place.write(
+        "tools.json",
+        r#"[{"name":"x/b","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]"#,
+    );
+    let sources = ["a", "axe"].map(|id| source(id, &["--tools-json", &tools], ""));
+    let mut relay = Relay::greeted("always_visible = [\"a*/b\"]\nmenu = [\"call_tool\"]", &sources);
+    for id in ["a", "axe"] {
+        relay.call(id, "b", json!({}));
+    }
+    assert_eq!(relay.names(), ["call_tool", "a__b", "axe__b"]);
+    relay.finish();
+}

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use super::glob::Glob;
+use super::glob::{Glob, PairGlob};
 use super::listing::Fingerprint;
 use super::text::{LINE_MAX, single_line};
 use super::{Catalog, Entry, Toolset, Withheld};
@@ -74,8 +74,7 @@ impl Home {
 /// A drawer of the configuration, ready to be asked.
 struct Declared<'c> {
     config: &'c ToolsetConfig,
-    /// Source and tool.
-    globs: Vec<(Glob, Glob)>,
+    globs: Vec<PairGlob>,
 }
 
 impl Drawers {
@@ -146,7 +145,7 @@ impl Drawers {
 
 impl<'c> Declared<'c> {
     fn new(config: &'c ToolsetConfig) -> Self {
-        let globs = config.tools.iter().map(|glob| (Glob::new(&glob.source), Glob::new(&glob.tool)));
+        let globs = config.tools.iter().map(|glob| PairGlob::of(&glob.source, &glob.tool));
         Self { config, globs: globs.collect() }
     }
 
@@ -176,7 +175,7 @@ impl<'c> Declared<'c> {
         let of = |at: &u32| &toolsets[*at as usize];
         match sources {
             [] => single_line(&self.config.name, LINE_MAX),
-            [one] if !self.globs.iter().any(|(_, tool)| matches!(tool, Glob::Any)) => {
+            [one] if !self.globs.iter().any(|glob| matches!(glob.tool, Glob::Any)) => {
                 let globs: Vec<&str> = self.config.tools.iter().map(|glob| glob.tool.as_str()).collect();
                 let source = of(one);
                 let name = if source.name.is_empty() { source.id.as_str() } else { &source.name };
@@ -194,7 +193,7 @@ impl<'c> Declared<'c> {
 fn rules(declared: &[Declared<'_>], toolset: &Toolset) -> Vec<(Glob, usize)> {
     let mut rules = Vec::new();
     for (at, declared) in declared.iter().enumerate() {
-        for (source, tool) in &declared.globs {
+        for PairGlob { source, tool } in &declared.globs {
             if takes_all(&rules) {
                 return rules;
             }

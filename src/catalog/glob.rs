@@ -44,11 +44,48 @@ impl Glob {
     }
 }
 
+/// A glob over sources and one over their tools: neither reaches into the other's part.
+#[derive(Debug, Clone)]
+pub struct PairGlob {
+    pub source: Glob,
+    pub tool: Glob,
+}
+
+impl PairGlob {
+    /// Of a `source/tool` as the configuration has it, parted at its first slash.
+    pub fn new(written: &str) -> Self {
+        let (source, tool) = written.split_once('/').unwrap_or((written, "*"));
+        Self::of(source, tool)
+    }
+
+    pub fn of(source: &str, tool: &str) -> Self {
+        Self { source: Glob::new(source), tool: Glob::new(tool) }
+    }
+
+    pub fn matches(&self, source: &str, tool: &str) -> bool {
+        self.source.matches(source) && self.tool.matches(tool)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_pair_is_parted_at_its_first_slash() {
+        for (glob, source, tool, expected) in [
+            ("a*/b", "a", "b", true),
+            ("a*/b", "axe", "b", true),
+            ("a*/b", "a", "x/b", false),
+            ("a/x/*", "a", "x/b", true),
+            ("*/b", "a/x", "b", true),
+            ("a", "a", "anything", true),
+        ] {
+            assert_eq!(PairGlob::new(glob).matches(source, tool), expected, "{glob}: {source} {tool}");
+        }
+    }
 
     proptest! {
         #[test]

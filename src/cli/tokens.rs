@@ -16,7 +16,7 @@ use crate::catalog::Catalog;
 use crate::config::{Config, Exposure};
 use crate::menu::{self, Context};
 use crate::relay::Relay;
-use crate::snapshot::{Principal, Snapshot};
+use crate::snapshot::{Core, Principal, Snapshot};
 use crate::wire::quoted;
 
 /// The tokenizer, approximately. The tool lists of eighteen real servers have 3.5 to 4.8 bytes a token of o200k, together
@@ -165,6 +165,7 @@ fn menu_line(snapshot: &Snapshot, exposure: Exposure, configured: Exposure) -> M
         stale: None,
         granted: None,
         views: snapshot.views.clone(),
+        core: Core::default(),
         unpinned: None,
     };
     let own: Vec<usize> = menu::shown(&world).iter().map(String::len).collect();

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use wildmatch::WildMatch;
-
 use super::Snapshot;
+use crate::catalog::glob::Glob;
 use crate::catalog::search::Index;
 use crate::catalog::{Catalog, Toolset};
 use crate::config::{Config, Exposure, Grant, PairGlob, ToolsetConfig};
@@ -128,6 +127,7 @@ impl Snapshot {
             stale: self.stale.as_ref().map(|_| STALE.into()),
             unpinned: self.unpinned.as_ref().map(|_| UNPINNED.into()),
             views: Arc::default(),
+            core: self.core.clone(),
         })
     }
 }
@@ -137,7 +137,7 @@ fn restricted(catalog: &Catalog, drawers: &[ToolsetConfig], granted: &Granted) -
     let seen = catalog.toolsets.iter().filter(|toolset| granted.sees(toolset.id.as_str()));
     let toolsets: Vec<_> = seen.map(|toolset| part(toolset, granted)).collect();
     let is_seen = |glob: &PairGlob| {
-        let source = WildMatch::new(&glob.source);
+        let source = Glob::new(&glob.source);
         toolsets.iter().any(|toolset| source.matches(toolset.id.as_str()))
     };
     let mut drawers = drawers.to_vec();
