@@ -129,6 +129,9 @@ impl Policy {
         if self.allow.is_empty() && self.deny.is_empty() {
             return None;
         }
+        if let Some(why) = offered.beyond_judging() {
+            return Some(why);
+        }
         let judged = offered.judged();
         if let Some(glob) = self.deny.iter().find(|glob| judged.is_denied_by(glob)) {
             return Some(denied(glob));
@@ -217,6 +220,14 @@ impl<'a> Iterator for Humps<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_uri_that_is_too_long_to_be_judged_is_withheld_by_any_rule() {
+        let uri = "x:".to_owned() + &"a".repeat(8 * 1024);
+        let refusal = |allow: &[&str]| Policy::new(&rules(false, allow, &[])).refusal_of(Offered::Resource(&uri));
+        assert!(refusal(&["*"]).unwrap().contains("longer than 8192 bytes"));
+        assert_eq!(refusal(&[]), None);
+    }
 
     fn rules(read_only: bool, allow: &[&str], deny: &[&str]) -> ToolRules {
         let globs = |list: &[&str]| list.iter().map(|&glob| glob.to_owned()).collect();

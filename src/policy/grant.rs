@@ -91,6 +91,9 @@ impl Granted {
         if self.allow.is_empty() && self.deny.is_empty() {
             return None;
         }
+        if let Some(why) = offered.beyond_judging() {
+            return Some(why);
+        }
         let judged = offered.judged();
         let is_denied = |glob: &&PairGlob| glob.source.matches(source) && judged.is_denied_by(&glob.name);
         if let Some(glob) = self.deny.iter().find(is_denied) {
@@ -165,6 +168,19 @@ mod tests {
         ] {
             assert_eq!(some.refusal_of(source, offered).as_deref(), expected, "{source} {offered:?}");
         }
+    }
+
+    #[test]
+    fn a_uri_that_is_too_long_to_be_judged_is_withheld_by_any_rule() {
+        let uri = |length: usize| format!("file:///{}", "%41/../\\".repeat(length))[..length].to_owned();
+        let (long, longer) = (uri(8 * 1024), uri(8 * 1024 + 1));
+        let said = "its URI is longer than 8192 bytes, too long to be held against the rules";
+        for some in [granted(None, false, &["*/*"], &[]), granted(None, false, &[], &["other/*"])] {
+            assert_eq!(some.refusal_of("notes", Offered::Resource(&long)), None);
+            assert_eq!(some.refusal_of("notes", Offered::Resource(&longer)).as_deref(), Some(said));
+            assert_eq!(some.refusal_of("notes", Offered::Prompt(&longer)), None);
+        }
+        assert_eq!(granted(None, true, &[], &[]).refusal_of("notes", Offered::Resource(&longer)), None);
     }
 
     #[test]

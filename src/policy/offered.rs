@@ -5,6 +5,10 @@ use wildmatch::WildMatch;
 
 use super::spelling;
 
+/// The longest URI that is held against globs, in bytes: a longer one would cost milliseconds and megabytes for each source
+/// that is asked for it.
+const URI_MAX: usize = 8 * 1024;
+
 /// What a source offers besides tools, by its own name for it. Reading it changes nothing, so `read_only` is not about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered<'a> {
@@ -14,6 +18,12 @@ pub enum Offered<'a> {
 }
 
 impl<'a> Offered<'a> {
+    /// Why it is not held against any rule, which withholds it.
+    pub fn beyond_judging(self) -> Option<String> {
+        let is_too_long = matches!(self, Self::Resource(uri) if uri.len() > URI_MAX);
+        is_too_long.then(|| format!("its URI is longer than {URI_MAX} bytes, too long to be held against the rules"))
+    }
+
     /// It, ready to be held against globs.
     pub fn judged(self) -> Judged<'a> {
         match self {
