@@ -21,6 +21,7 @@ mod load_tools;
 mod scope;
 pub mod text;
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::call::{CallError, Tenant};
@@ -52,7 +53,12 @@ struct Own {
     /// The input schema's text.
     schema: &'static str,
     read_only: bool,
+    /// `None` for the dispatcher.
+    run: Option<Run>,
 }
+
+/// What gives the text of a JSON object.
+type Run = for<'a> fn(&'a Context<'a>, Option<&'a str>) -> BoxFuture<'a, Result<String, CallError>>;
 
 /// In the order in which they are shown.
 const MENU: &[Own] = &[
@@ -62,6 +68,7 @@ const MENU: &[Own] = &[
         description: list_sources::description,
         schema: list_sources::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(list_sources::run(context, arguments))),
     },
     Own {
         name: "list_toolsets",
@@ -69,6 +76,7 @@ const MENU: &[Own] = &[
         description: list_toolsets::description,
         schema: list_toolsets::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(list_toolsets::run(context, arguments))),
     },
     Own {
         name: "enable_toolset",
@@ -76,6 +84,7 @@ const MENU: &[Own] = &[
         description: enable_toolset::description,
         schema: enable_toolset::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(enable_toolset::run(context, arguments))),
     },
     Own {
         name: "disable_toolset",
@@ -83,6 +92,7 @@ const MENU: &[Own] = &[
         description: disable_toolset::description,
         schema: disable_toolset::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(disable_toolset::run(context, arguments))),
     },
     Own {
         name: "find_tools",
@@ -90,6 +100,7 @@ const MENU: &[Own] = &[
         description: find_tools::description,
         schema: find_tools::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(find_tools::run(context, arguments))),
     },
     Own {
         name: "load_tools",
@@ -97,6 +108,7 @@ const MENU: &[Own] = &[
         description: load_tools::description,
         schema: load_tools::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(load_tools::run(context, arguments))),
     },
     Own {
         name: CALL_TOOL,
@@ -104,6 +116,7 @@ const MENU: &[Own] = &[
         description: call_tool::description,
         schema: call_tool::SCHEMA,
         read_only: false,
+        run: None,
     },
     Own {
         name: "batch_call",
@@ -111,6 +124,7 @@ const MENU: &[Own] = &[
         description: batch_call::description,
         schema: batch_call::SCHEMA,
         read_only: false,
+        run: Some(|context, arguments| Box::pin(batch_call::run(context, arguments))),
     },
     Own {
         name: "batch_status",
@@ -118,6 +132,7 @@ const MENU: &[Own] = &[
         description: batch_status::description,
         schema: batch_status::SCHEMA,
         read_only: true,
+        run: Some(|context, arguments| Box::pin(batch_status::run(context, arguments))),
     },
 ];
 
@@ -147,19 +162,23 @@ impl Own {
 
 /// Runs one of the relay's own tools; gives the text of a JSON object.
 pub async fn run(context: &Context<'_>, name: &str, arguments: Option<&str>) -> Result<String, CallError> {
-    match name {
-        "list_sources" => list_sources::run(context, arguments).await,
-        "list_toolsets" => list_toolsets::run(context, arguments).await,
-        "enable_toolset" => enable_toolset::run(context, arguments).await,
-        "disable_toolset" => disable_toolset::run(context, arguments).await,
-        "find_tools" => find_tools::run(context, arguments).await,
-        "load_tools" => load_tools::run(context, arguments).await,
-        "batch_call" => batch_call::run(context, arguments).await,
-        "batch_status" => batch_status::run(context, arguments).await,
-        other => unreachable!("BUG: `{other}` is no tool of the relay's own"),
-    }
+    let own = MENU.iter().find(|own| own.name == name).and_then(|own| own.run);
+    own.expect("BUG: only the relay's own tools are run, and the dispatcher is none")(context, arguments).await
 }
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("BUG: replies always serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::RESERVED;
+
+    #[test]
+    fn the_names_that_no_source_can_take_are_those_of_the_menu() {
+        assert_eq!(MENU.iter().map(|own| own.name).collect::<Vec<_>>(), RESERVED);
+        let without: Vec<_> = MENU.iter().filter(|own| own.run.is_none()).map(|own| own.name).collect();
+        assert_eq!(without, [CALL_TOOL]);
+    }
 }
