@@ -11,6 +11,7 @@ mod down;
 mod events;
 mod failures;
 pub mod farewell;
+mod ghosts;
 pub mod handshake;
 mod headers;
 pub mod http;

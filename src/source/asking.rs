@@ -14,6 +14,8 @@
 //!    known, and which call is meant is not: it is asked them all together, during the oldest.
 //! 5. If they are not, if one of these calls does not end with an answer (the question may be that one's), or if the wait
 //!    grows too long, what waits is refused.
+//! 6. A source may go on with a call that ended unanswered, and ask for that one. Until it has answered it, or long after,
+//!    a question that could be for it as well is refused, unless both are of one client.
 //!
 //! An instance of one session has one client: its calls wait for each other only where rule 2 says so of one principal's,
 //! and what it asks before it has any (as servers do that ask for roots when they start) waits for the first one.
@@ -34,6 +36,8 @@ const EARLY_MAX: usize = 16;
 /// How long after it was told that a client's roots are others a source may ask for them outside of a call.
 const ROOTS_WINDOW: Duration = Duration::from_secs(10);
 
+const HAUNTED: &str =
+    "a call of another client ended unanswered, and the question may belong to that one; try again later";
 const UNCLEAR: &str = "calls of several clients are in flight, and which of them is meant cannot be told; try again";
 
 /// A client whose roots are others now.
@@ -68,7 +72,7 @@ impl Link {
             };
         }
         let Some(question) = table.hand_over(question) else { return };
-        if table.sole && table.addressee(None).is_ok() {
+        if table.sole && table.one_in_flight().is_ok() {
             // It asks before the first call has reached it.
             return match table.unclear.len() < EARLY_MAX {
                 true => table.unclear.push((question, Instant::now())),
@@ -110,7 +114,7 @@ impl Table {
         if question.method() == "roots/list" && self.still_moved() {
             return self.ask_for_roots(question);
         }
-        let Ok(id) = self.addressee(None) else { return Some(question) };
+        let Ok(id) = self.one_in_flight() else { return Some(question) };
         if self.sole && self.call(id).is_none() {
             return Some(question);
         }
@@ -119,6 +123,9 @@ impl Table {
     }
 
     fn ask(&mut self, id: u64, question: Question) {
+        if self.is_haunted(id) {
+            return question.refuse(HAUNTED);
+        }
         match self.pending.get_mut(&id) {
             Some(Pending::Call { call, asked, .. }) => {
                 *asked = true;
@@ -139,11 +146,15 @@ impl Table {
 
     /// The roots are those of the client that said so just now, if it is the only one that could be meant.
     fn ask_for_roots(&mut self, question: Question) -> Option<Question> {
-        let others = self.addressee(None).map(|id| self.call(id).and_then(|call| call.back.who()));
+        let others = self.one_in_flight().map(|id| self.call(id).and_then(|call| call.back.who()));
         let [moved] = &self.moved[..] else { return Some(question) };
         match others {
             Ok(who) if who.is_none_or(|who| who.client == moved.whose) => {}
             _ => return Some(question),
+        }
+        if self.ghosts.of_other_client(moved.whose, Instant::now()) {
+            question.refuse(HAUNTED);
+            return None;
         }
         let client = moved.client.upgrade();
         self.moved.clear();

@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::asking::Moved;
+use super::ghosts::Ghosts;
 use crate::call::{Call, CallError, Question, Who};
 use crate::wire::Message;
 
@@ -14,6 +15,8 @@ use crate::wire::Message;
 pub struct Table {
     pub last_id: u64,
     pub pending: HashMap<u64, Pending>,
+    /// Calls that ended unanswered, which the source may still be at work on.
+    pub ghosts: Ghosts,
     /// Calls that wait for a place, oldest first.
     pub queue: VecDeque<u64>,
     pub running: usize,
@@ -51,11 +54,31 @@ impl Table {
     /// The call that something belongs to which the source sent: the only one in flight, or of several any one of the same
     /// client where that makes no difference. A call whose client has still to answer waits for that, and does not count,
     /// unless it is somebody else's. An id that leads to no call if there is none.
-    pub fn addressee(&self, known: Option<u64>) -> Result<u64, Several> {
+    pub fn addressee(&mut self, known: Option<u64>) -> Result<u64, Several> {
         if let Some(id) = known {
             return Ok(id);
         }
+        let id = self.one_in_flight()?;
+        if self.is_haunted(id) { Err(Several) } else { Ok(id) }
+    }
+
+    /// The same, whatever ended unanswered.
+    pub fn one_in_flight(&self) -> Result<u64, Several> {
         self.ends(|who| who.any_call).map(|(_, newest)| newest)
+    }
+
+    /// A call ends without an answer.
+    pub fn leave(&mut self, id: u64) {
+        if let Some(Pending::Call { call, sent: true, .. }) = self.pending.get(&id) {
+            self.ghosts.add(id, call.back.who(), Instant::now());
+        }
+    }
+
+    /// Whether what seems to belong to this call may be that of another client, whose call ended unanswered.
+    pub fn is_haunted(&mut self, id: u64) -> bool {
+        let Some(call) = self.call(id).filter(|_| !self.sole) else { return false };
+        let whose = call.back.who();
+        self.ghosts.of_others(whose, Instant::now())
     }
 
     /// The oldest call, if all that are in flight are of one client, whether it makes a difference which is meant or not.

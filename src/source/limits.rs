@@ -41,6 +41,7 @@ impl Link {
             // A call whose client is away makes room for another.
             self.advance(&mut table);
         }
+        over.iter().for_each(|(id, ..)| table.leave(*id));
         drop(table);
         over.sort_unstable();
         for (id, sent, hard) in over {

@@ -187,10 +187,12 @@ impl Link {
     }
 
     fn reply(&self, message: &Message) -> Option<Arc<Outbox>> {
-        if self.era.get().is_some() {
-            self.lock().answered = true;
-        }
         let id = message.number_id().or_else(|| self.meant_by(message));
+        if self.era.get().is_some() {
+            let mut table = self.lock();
+            table.answered = true;
+            table.ghosts.answered(id.unwrap_or_default());
+        }
         let Some(entry) = id.and_then(|id| self.take(id, true)) else {
             tracing::debug!("reply to no call in flight dropped");
             return None;
@@ -251,8 +253,9 @@ impl Link {
                 None
             }
             "notifications/message" => {
-                let table = self.lock();
-                let back = table.addressee(of).ok().and_then(|id| table.call(id))?.back.as_ref();
+                let mut table = self.lock();
+                let id = table.addressee(of).ok()?;
+                let back = table.call(id)?.back.as_ref();
                 back.tell(message);
                 back.outbox()
             }
@@ -367,6 +370,7 @@ impl Link {
 
 impl Recall for Link {
     fn recall(&self, id: u64, reason: Option<&str>) -> bool {
+        self.lock().leave(id);
         match self.take(id, false) {
             Some(Pending::Call { sent: false, .. }) => false,
             Some(Pending::Call { .. }) => {

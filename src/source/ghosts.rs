@@ -1,0 +1,109 @@
+//! Owns what is known of calls that ended without an answer, by a time limit or because they were taken back: the source may
+//! still be at work on them, and ask something for them. It asks nobody.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::call::Who;
+
+/// How long a source is taken to be at work on such a call. Many never answer one that was taken back, so without an end no
+/// other client could be asked anything any more.
+const AT_WORK: Duration = Duration::from_secs(300);
+/// How many are remembered; the oldest are forgotten first.
+const GHOSTS_MAX: usize = 1024;
+
+/// The calls of one connection that ended without an answer, oldest first.
+#[derive(Default)]
+pub struct Ghosts(VecDeque<Ghost>);
+
+struct Ghost {
+    id: u64,
+    whose: Option<Who>,
+    since: Instant,
+}
+
+impl Ghosts {
+    /// A call ends, and the source goes on with it for all that is known.
+    pub fn add(&mut self, id: u64, whose: Option<Who>, now: Instant) {
+        if self.0.len() >= GHOSTS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Ghost { id, whose, since: now });
+    }
+
+    /// The source has answered a call, late or not.
+    pub fn answered(&mut self, id: u64) {
+        if !self.0.is_empty() {
+            self.0.retain(|ghost| ghost.id != id);
+        }
+    }
+
+    /// The same for a client that has no call in flight, by its [`Who::client`].
+    pub fn of_other_client(&mut self, client: u64, now: Instant) -> bool {
+        self.forget_old(now);
+        self.0.iter().any(|ghost| ghost.whose.is_none_or(|whose| whose.client != client))
+    }
+
+    /// Whether something that the source sent may belong to such a call of another client than this one.
+    pub fn of_others(&mut self, whose: Option<Who>, now: Instant) -> bool {
+        self.forget_old(now);
+        self.0.iter().any(|ghost| is_other(ghost.whose, whose))
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while self.0.front().is_some_and(|ghost| now.saturating_duration_since(ghost.since) >= AT_WORK) {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// Whether two calls are of different clients. Each request of a modern client without a session has one of its own: those of
+/// one principal are one client's.
+fn is_other(one: Option<Who>, other: Option<Who>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.owner != other.owner || (one.any_call || other.any_call) && one.client != other.client
+        }
+        (None, None) => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(client: u64, owner: u64, any_call: bool) -> Option<Who> {
+        Some(Who { client, owner, is_away: false, any_call })
+    }
+
+    #[test]
+    fn clients_are_told_apart() {
+        for (one, other, differ) in [
+            (who(1, 1, true), who(1, 1, true), false),
+            (who(1, 1, true), who(2, 1, true), true),
+            (who(1, 1, true), who(1, 2, true), true),
+            (who(1, 1, false), who(2, 1, false), false),
+            (who(1, 1, false), who(2, 2, false), true),
+            (who(1, 1, true), who(2, 1, false), true),
+            (None, who(1, 1, true), true),
+            (None, None, false),
+        ] {
+            assert_eq!((is_other(one, other), is_other(other, one)), (differ, differ), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_ghost_lasts_until_it_is_answered_or_old() {
+        let (mut ghosts, now) = (Ghosts::default(), Instant::now());
+        ghosts.add(1, who(1, 1, true), now);
+        ghosts.add(2, who(2, 2, true), now + Duration::from_secs(1));
+        assert!(ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
+        ghosts.answered(1);
+        assert!(!ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
+        assert!(ghosts.of_others(who(1, 1, true), now + AT_WORK));
+        assert!(!ghosts.of_others(who(1, 1, true), now + AT_WORK + Duration::from_secs(1)));
+        (0..2 * GHOSTS_MAX as u64).for_each(|id| ghosts.add(id, None, now));
+        assert_eq!(ghosts.0.len(), GHOSTS_MAX);
+    }
+}

@@ -1,0 +1,120 @@
+//! Questions of a source that works on several calls at once, over one connection: whose they are, and how long they are asked.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/http.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use support::{Client, Connection, Front, Place, eventually};
+
+const A: &str = "a-0123456789abcdef-01234";
+const B: &str = "b-0123456789abcdef-01234";
+
+/// A call that asks these things once `file` is there.
+fn ask(place: &Place, file: &str, messages: &[&str]) -> Value {
+    let question = |message: &&str| json!({"method": "elicitation/create", "params": {"message": message, "requestedSchema": {"type": "object"}}});
+    let questions: Vec<Value> = messages.iter().map(question).collect();
+    json!({"name": "asker__ask_many", "arguments": {"questions": questions, "after": place.path(file)}})
+}
+
+fn start(place: &std::sync::Arc<Place>) -> Front {
+    let tables = [
+        place.journaled("asker", &["--sociable"], ""),
+        format!("[credential.a]\ntoken = {A:?}\n[credential.b]\ntoken = {B:?}\n"),
+    ];
+    let front = Front::start_in(place, "exposure = \"eager\"", &tables);
+    front.client(Some(A)).request("tools/call", json!({"name": "asker__echo", "arguments": {}})).result();
+    front
+}
+
+fn legacy(front: &Front, token: &str) -> Client {
+    let mut client = front.client(Some(token));
+    client.greet_able("2025-11-25", json!({"elicitation": {}}));
+    client
+}
+
+/// A call on its way: its id, and the stream of its answer.
+struct Begun {
+    id: Value,
+    stream: Connection,
+    is_open: bool,
+}
+
+/// Begins a call and waits until its source has it.
+fn begin(place: &Place, client: &mut Client, params: Value) -> Begun {
+    let before = place.journal_count("asker.journal", "tools/call");
+    let (body, headers) = client.request_text("tools/call", params);
+    let id = serde_json::from_str::<Value>(&body).unwrap()["id"].clone();
+    let stream = client.begin(&headers, &body);
+    eventually("the source has the call", || place.journal_count("asker.journal", "tools/call") == before + 1);
+    Begun { id, stream, is_open: false }
+}
+
+impl Begun {
+    /// The next message on the stream.
+    fn next(&mut self) -> Value {
+        if !std::mem::replace(&mut self.is_open, true) {
+            assert!(self.stream.head().is_stream());
+        }
+        loop {
+            let event = self.stream.event().expect("one more message");
+            if let Ok(message) = serde_json::from_str(&event.data) {
+                return message;
+            }
+        }
+    }
+}
+
+fn say(client: &mut Client, message: &Value) {
+    let (head, _) = client.exchange(&[], &message.to_string());
+    assert_eq!(head.status, 202);
+}
+
+fn cancel(client: &mut Client, call: &Begun) {
+    say(client, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call.id}}));
+}
+
+fn accept(client: &mut Client, question: &Value) {
+    say(client, &json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {}}}));
+}
+
+/// A source may go on with a call that its client took back: another credential's client was asked for it, and approved it.
+#[test]
+fn no_client_is_asked_for_a_call_that_another_took_back() {
+    let place = Place::new();
+    let front = start(&place);
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let taken_back = begin(&place, &mut a, ask(&place, "a", &["delete the mailbox of a?"]));
+    cancel(&mut a, &taken_back);
+    eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
+    let mut asking = begin(&place, &mut b, ask(&place, "b", &["of b?"]));
+    place.write("a", "");
+    let refused = || place.lines("asker.journal").iter().any(|line| line.contains("a call of another client ended"));
+    eventually("the question is refused", refused);
+    // With that the source answers the call that was taken back, and whose its next question is, is known.
+    place.write("b", "");
+    let question = asking.next();
+    assert_eq!(question["params"]["message"], "[asker] of b?");
+    accept(&mut b, &question);
+    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    front.finish();
+}
+
+/// What is asked for one of a client's own calls is asked all the same.
+#[test]
+fn a_client_is_asked_though_it_took_another_call_back() {
+    let place = Place::new();
+    let front = start(&place);
+    let mut a = legacy(&front, A);
+    let taken_back = begin(&place, &mut a, ask(&place, "never", &[]));
+    cancel(&mut a, &taken_back);
+    eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
+    place.write("at once", "");
+    let mut asking = begin(&place, &mut a, ask(&place, "at once", &["whose?"]));
+    let question = asking.next();
+    accept(&mut a, &question);
+    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    place.write("never", "");
+    front.finish();
+}
