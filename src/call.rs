@@ -70,6 +70,10 @@ pub trait ReturnPath: Send + Sync {
     fn who(&self) -> Option<Who> {
         None
     }
+    /// The id of the client's request that waits for the call's answer.
+    fn request(&self) -> Option<Arc<str>> {
+        None
+    }
     /// The source asks something of the client whose call it is.
     fn ask(&self, question: Question) {
         question.refuse("nobody can be asked during this call");

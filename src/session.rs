@@ -374,7 +374,8 @@ impl Session {
             }
         };
         // What the client has been asked it does not answer any more.
-        self.break_off(|state, id| state.asked.values().any(|asked| asked.belongs_to(id)));
+        self.is_gone();
+        self.break_off(|state, id| state.asked.values().any(|asked| asked.is_only_of(id)));
         if tokio::time::timeout(limit, settled).await.is_err() {
             self.break_off(|_, _| true);
         }

@@ -52,6 +52,19 @@ fn begin(place: &Place, client: &mut Client, params: Value) -> Begun {
 }
 
 impl Begun {
+    /// The answer, which is a stream of its own only if something comes before it.
+    fn answer(&mut self) -> Value {
+        if self.is_open {
+            return self.next();
+        }
+        let answer = self.stream.whole();
+        if !answer.head.is_stream() {
+            return answer.json();
+        }
+        let data = answer.body.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok());
+        data.last().expect("an answer")
+    }
+
     /// The next message on the stream.
     fn next(&mut self) -> Value {
         if !std::mem::replace(&mut self.is_open, true) {
@@ -116,5 +129,57 @@ fn a_client_is_asked_though_it_took_another_call_back() {
     accept(&mut a, &question);
     assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
     place.write("never", "");
+    front.finish();
+}
+
+/// Of one client's calls the newest was taken to ask: when that ended, the question was taken back.
+#[test]
+fn a_question_stays_open_until_the_last_call_it_may_be_for_has_ended() {
+    let place = Place::new();
+    let front = start(&place);
+    let mut a = legacy(&front, A);
+    let mut older = begin(&place, &mut a, ask(&place, "older", &["whose?"]));
+    let mut newer = begin(&place, &mut a, ask(&place, "newer", &[]));
+    place.write("older", "");
+    let question = newer.next();
+    assert_eq!(question["params"]["message"], "[asker] whose?");
+    place.write("newer", "");
+    // Its answer is the next message: nothing is taken back.
+    assert_eq!(newer.next()["id"], newer.id);
+    accept(&mut a, &question);
+    assert_eq!(older.answer()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    // With the last one it ends.
+    let mut older = begin(&place, &mut a, ask(&place, "older", &["whose?"]));
+    assert_eq!(older.next()["params"]["message"], "[asker] whose?");
+    cancel(&mut a, &older);
+    let told = older.next();
+    assert_eq!(told["method"], "notifications/cancelled", "{told}");
+    front.finish();
+}
+
+/// The time a client takes for its answer counted for all of its calls but the one that was taken to ask.
+#[test]
+fn no_call_that_may_have_asked_comes_to_its_limit_meanwhile() {
+    let place = Place::new();
+    let relay = "exposure = \"eager\"";
+    let front = Front::start_in(&place, relay, &[place.journaled("asker", &["--sociable"], "call_timeout_secs = 1")]);
+    let mut a = front.client(None);
+    a.greet_able("2025-11-25", json!({"elicitation": {}}));
+    eventually("the tools are listed", || a.names().iter().any(|name| name == "asker__ask_many"));
+    place.write("at once", "");
+    let mut older = begin(&place, &mut a, ask(&place, "older", &["whose?"]));
+    let mut newer = begin(&place, &mut a, ask(&place, "at once", &["whose?"]));
+    let question = newer.next();
+    place.write("older", "");
+    let other = newer.next();
+    // Twice as long as each of them may take without its client.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(place.journal_count("asker.journal", "notifications/cancelled"), 0);
+    accept(&mut a, &question);
+    accept(&mut a, &other);
+    for call in [&mut older, &mut newer] {
+        let answer = call.answer();
+        assert_eq!(answer["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept", "{answer}");
+    }
     front.finish();
 }

@@ -28,6 +28,8 @@ pub trait Rooted: Send + Sync {
 /// One request of a source. It is answered once; one that is dropped is refused.
 pub struct Question {
     pub source: Arc<str>,
+    /// Requests of the same client, by their ids, that it may belong to as well.
+    pub others: Vec<Arc<str>>,
     message: Message,
     to: Option<Arc<Outbox>>,
 }
@@ -35,7 +37,7 @@ pub struct Question {
 impl Question {
     /// `message` is the request; its answer goes to `to`.
     pub fn new(source: &str, message: Message, to: Arc<Outbox>) -> Self {
-        Self { source: source.into(), message, to: Some(to) }
+        Self { source: source.into(), others: Vec::new(), message, to: Some(to) }
     }
 
     pub fn method(&self) -> Cow<'_, str> {

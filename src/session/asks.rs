@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_call::{ClientCall, Here, Place};
-use super::{Exchange, Session};
+use super::{ClientState, Exchange, Session};
 use crate::call::{Caller, Question, Rooted, question};
 use crate::protocol;
 use crate::wire::{Message, Object, Outbox, Piece, quoted, salvage, unquoted};
@@ -21,8 +21,8 @@ const ROOTS: &str = "roots/list";
 
 /// A question on its way to a client and back.
 pub struct Asked {
-    /// The request it belongs to: it ends with that. `None` for one outside of all requests.
-    pub(super) exchange: Option<Arc<str>>,
+    /// The requests it may belong to: it ends with the last of them. None for one outside of all requests.
+    of: Vec<Arc<str>>,
     from: Asker,
     /// Where it was asked.
     out: Arc<Outbox>,
@@ -32,7 +32,12 @@ pub struct Asked {
 
 impl Asked {
     pub(super) fn belongs_to(&self, id: &str) -> bool {
-        self.exchange.as_deref() == Some(id)
+        self.of.iter().any(|of| **of == *id)
+    }
+
+    /// Whether it belongs to this request and can be no other's.
+    pub(super) fn is_only_of(&self, id: &str) -> bool {
+        matches!(&self.of[..], [of] if **of == *id)
     }
 }
 
@@ -141,7 +146,8 @@ impl ClientCall {
                     session.lock().rooted.insert(question.source.to_string());
                 }
                 let (method, params) = (question.method().into_owned(), question.params_for(false));
-                session.ask(&exchange, &method, &params, Asker::Source(question));
+                let of = [&[exchange.id][..], &question.others].concat();
+                session.ask(of, &method, &params, Asker::Source(question));
             }
             Place::Parked(waiting) => waiting.add(question),
             Place::Over => question.refuse("the call is over"),
@@ -153,7 +159,7 @@ impl Rooted for Session {
     fn ask_for_roots(self: Arc<Self>, question: Question) {
         let params = question.params_for(false);
         let news = self.news.clone();
-        self.ask_on(&news, None, ROOTS, &params, Asker::Source(question));
+        self.ask_on(&news, Vec::new(), ROOTS, &params, Asker::Source(question));
     }
 }
 
@@ -167,27 +173,26 @@ impl Session {
         }
     }
 
-    /// Asks a legacy client, on the stream of the request that it belongs to.
-    fn ask(self: &Arc<Self>, exchange: &Exchange, method: &str, params: &str, from: Asker) {
-        if !self.waits_for(exchange) {
-            return;
-        }
+    /// Asks a legacy client, on the stream of the first of these requests that is in flight.
+    fn ask(self: &Arc<Self>, of: Vec<Arc<str>>, method: &str, params: &str, from: Asker) {
+        let Some(out) = stream_of(&self.lock(), &of) else { return };
         // Where nothing but the answer can be sent, the client may listen elsewhere.
-        let out = if exchange.out.is_mute() { &self.news } else { &exchange.out };
-        if exchange.out.is_mute() && !out.is_read() {
+        let is_mute = out.is_mute();
+        let out = if is_mute { self.news.clone() } else { out };
+        if is_mute && !out.is_read() {
             let why = "the client takes no events with the answer to this call, and does not listen with GET";
             return from.fail(protocol::METHOD_NOT_FOUND, why);
         }
-        self.ask_on(out, Some(&exchange.id), method, params, from);
+        self.ask_on(&out, of, method, params, from);
     }
 
     /// Asks a legacy client on a stream.
-    fn ask_on(self: &Arc<Self>, out: &Arc<Outbox>, of: Option<&Arc<str>>, method: &str, params: &str, from: Asker) {
+    fn ask_on(self: &Arc<Self>, out: &Arc<Outbox>, of: Vec<Arc<str>>, method: &str, params: &str, from: Asker) {
         let mut state = self.lock();
         state.last_question += 1;
         let id = state.last_question;
         let over = CancellationToken::new();
-        let asked = Asked { exchange: of.cloned(), from, out: out.clone(), _awaited: over.clone().drop_guard() };
+        let asked = Asked { of, from, out: out.clone(), _awaited: over.clone().drop_guard() };
         state.asked.insert(id, asked);
         drop(state);
         let method = quoted(method);
@@ -207,6 +212,12 @@ impl Session {
         });
     }
 
+    /// The client answers nothing any more. A question that may be one of several requests' ends alone.
+    pub(super) fn is_gone(&self) {
+        let shared: Vec<_> = self.lock().asked.extract_if(|_, asked| asked.of.len() > 1).collect();
+        drop(shared);
+    }
+
     /// The client takes too long to answer.
     fn unanswered(&self, id: u64, patience: Duration) {
         let Some(Asked { from, out, .. }) = self.lock().asked.remove(&id) else { return };
@@ -223,7 +234,7 @@ impl Session {
         params: &str,
     ) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
-        self.ask(&here.exchange, method, params, Asker::Relay(answer));
+        self.ask(vec![here.exchange.id.clone()], method, params, Asker::Relay(answer));
         answered
     }
 
@@ -269,13 +280,21 @@ impl Session {
         self.lock().asked.values().any(|asked| asked.belongs_to(&exchange.id))
     }
 
-    /// The request is over, and with it what was asked for it.
+    /// The request is over, and with it what was asked for it and can be no other's.
     pub(super) fn take_questions_back(&self, exchange: &Exchange) {
         let mut state = self.lock();
         if state.asked.is_empty() {
             return;
         }
-        let over: Vec<(u64, Asked)> = state.asked.extract_if(|_, asked| asked.belongs_to(&exchange.id)).collect();
+        let over: Vec<(u64, Asked)> = state.asked.extract_if(|_, asked| asked.is_only_of(&exchange.id)).collect();
+        let mut asked = std::mem::take(&mut state.asked);
+        for question in asked.values_mut().filter(|asked| asked.belongs_to(&exchange.id)) {
+            question.of.retain(|of| *of != exchange.id);
+            if let Some(out) = stream_of(&state, &question.of).filter(|out| !out.is_mute()) {
+                question.out = out;
+            }
+        }
+        state.asked = asked;
         drop(state);
         for (id, asked) in over {
             let out = asked.out.clone();
@@ -304,6 +323,14 @@ impl Session {
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}"
         ))]);
     }
+}
+
+/// Where the first of these requests is answered that is in flight, if it can be one where more than the answer can be sent.
+fn stream_of(state: &ClientState, of: &[Arc<str>]) -> Option<Arc<Outbox>> {
+    let mut all = of.iter().filter_map(|id| Some(&state.in_flight.get(id)?.exchange.out));
+    let first = all.next()?;
+    let speaking = std::iter::once(first).chain(all).find(|out| !out.is_mute());
+    Some(speaking.unwrap_or(first).clone())
 }
 
 /// The number of the question with this id.

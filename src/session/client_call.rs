@@ -424,6 +424,13 @@ impl ReturnPath for Back {
         }
     }
 
+    fn request(&self) -> Option<Arc<str>> {
+        match &*self.0.lock() {
+            Place::Here(here) => Some(here.exchange.id.clone()),
+            _ => None,
+        }
+    }
+
     fn ask(&self, question: Question) {
         self.0.ask(question);
     }

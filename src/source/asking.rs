@@ -14,7 +14,9 @@
 //!    known, and which call is meant is not: it is asked them all together, during the oldest.
 //! 5. If they are not, if one of these calls does not end with an answer (the question may be that one's), or if the wait
 //!    grows too long, what waits is refused.
-//! 6. A source may go on with a call that ended unanswered, and ask for that one. Until it has answered it, or long after,
+//! 6. Which of one legacy client's calls is meant makes no difference to the client: the question is open until the last of
+//!    those that it may be for has ended, and none of them comes to a limit meanwhile.
+//! 7. A source may go on with a call that ended unanswered, and ask for that one. Until it has answered it, or long after,
 //!    a question that could be for it as well is refused, unless both are of one client.
 //!
 //! An instance of one session has one client: its calls wait for each other only where rule 2 says so of one principal's,
@@ -122,10 +124,11 @@ impl Table {
         None
     }
 
-    fn ask(&mut self, id: u64, question: Question) {
+    fn ask(&mut self, id: u64, mut question: Question) {
         if self.is_haunted(id) {
             return question.refuse(HAUNTED);
         }
+        question.others = self.requests_beside(id);
         match self.pending.get_mut(&id) {
             Some(Pending::Call { call, asked, .. }) => {
                 *asked = true;

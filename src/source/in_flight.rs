@@ -2,6 +2,7 @@
 //! something belongs that the source sent. It sends nothing itself.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -65,6 +66,22 @@ impl Table {
     /// The same, whatever ended unanswered.
     pub fn one_in_flight(&self) -> Result<u64, Several> {
         self.ends(|who| who.any_call).map(|(_, newest)| newest)
+    }
+
+    /// The requests of the other calls of the same client that what belongs to this one may be meant for, newest first.
+    pub fn requests_beside(&self, id: u64) -> Vec<Arc<str>> {
+        let Some(whose) = self.call(id).and_then(|call| call.back.who()).filter(|who| who.any_call) else {
+            return Vec::new();
+        };
+        let beside = self.pending.iter().filter_map(|(other, entry)| match entry {
+            Pending::Call { call, sent: true, .. } if *other != id && call.back.who() == Some(whose) => {
+                Some((*other, call.back.request()?))
+            }
+            _ => None,
+        });
+        let mut beside: Vec<(u64, Arc<str>)> = beside.collect();
+        beside.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        beside.into_iter().map(|(_, request)| request).collect()
     }
 
     /// A call ends without an answer.
