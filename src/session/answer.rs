@@ -158,7 +158,8 @@ impl Exchange {
     fn pass_object(&self, reply: &Message, object: &Object<'_>, from: Era, hints: &str) {
         let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{", self.id);
         let mut pieces = vec![Piece::Text(&head)];
-        let typed = object.get("resultType").is_some();
+        // What a legacy source calls so is its own, and means nothing here.
+        let typed = from == Era::Modern && object.get("resultType").is_some();
         if self.modern && !typed {
             pieces.push(Piece::Text("\"resultType\":\"complete\""));
         }
@@ -177,7 +178,7 @@ impl Exchange {
         for member in &object.members {
             let name = &member.key;
             let text = match (name.as_ref(), &meta) {
-                ("resultType", _) if !self.modern && from == Era::Modern => continue,
+                ("resultType", _) if self.modern != (from == Era::Modern) => continue,
                 ("_meta", Some(text)) if text.is_empty() => continue,
                 ("_meta", Some(text)) => Piece::Text(text),
                 _ => {
