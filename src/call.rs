@@ -70,6 +70,10 @@ pub trait ReturnPath: Send + Sync {
     fn who(&self) -> Option<Who> {
         None
     }
+    /// The principal whose call it is, as in [`Who::owner`].
+    fn owner(&self) -> Option<u64> {
+        self.who().map(|who| who.owner)
+    }
     /// The id of the client's request that waits for the call's answer.
     fn request(&self) -> Option<Arc<str>> {
         None

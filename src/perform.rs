@@ -21,13 +21,14 @@ pub struct Performed {
     pub is_error: bool,
 }
 
-/// Calls a tool for a tenant and waits for its result. Dropped while it waits, it cancels the call, as its ticket does.
+/// Calls a tool for a tenant, one of the principal of this number, and waits for its result. Dropped while it waits, it cancels the call, as its ticket does.
 pub async fn perform(
     snapshots: &Snapshots,
     asked: &Asked,
     arguments: &str,
     ticket: Arc<Ticket>,
     tenant: Option<Tenant>,
+    owner: u64,
 ) -> Result<Performed, CallError> {
     let Route { source, tool, limits } = dispatch::settle(snapshots, asked).await?;
     let (id, name) = (source.id.to_string(), tool.to_string());
@@ -35,7 +36,7 @@ pub async fn perform(
     // A message is one line; between the tokens of JSON a line end says no more than a blank.
     let request = request.with_arguments(None, Arguments::Text(arguments.replace(['\n', '\r'], " ")));
     let (answer, answered) = oneshot::channel();
-    let back = Box::new(Waiter(answer));
+    let back = Box::new(Waiter(answer, owner));
     let (of, subject) = (source.id.clone(), Subject::Tool(tool));
     let call = Call { source: of, subject, request, limits, ticket: ticket.clone(), tenant, back };
     let _cancel = CancelOnDrop(ticket);
@@ -103,7 +104,8 @@ fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
     Ok(Performed { result, is_error })
 }
 
-struct Waiter(oneshot::Sender<End>);
+/// Where the answer is waited for, and whose call it is.
+struct Waiter(oneshot::Sender<End>, u64);
 
 impl ReturnPath for Waiter {
     fn end(self: Box<Self>, end: End) {
@@ -116,6 +118,10 @@ impl ReturnPath for Waiter {
 
     fn outbox(&self) -> Option<Arc<Outbox>> {
         None
+    }
+
+    fn owner(&self) -> Option<u64> {
+        Some(self.1)
     }
 }
 

@@ -1,12 +1,19 @@
-//! Questions of a source that works on several calls at once, over one connection: whose they are, and how long they are asked.
+//! Sources that work on several calls at once, over one connection: whose their questions and log lines are, and how long what is
+//! asked stays open.
 
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/http.rs"]
 mod support;
+#[path = "support/web.rs"]
+mod web;
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 use serde_json::{Value, json};
 use support::{Client, Connection, Front, Place, eventually};
+use web::Web;
 
 const A: &str = "a-0123456789abcdef-01234";
 const B: &str = "b-0123456789abcdef-01234";
@@ -181,5 +188,48 @@ fn no_call_that_may_have_asked_comes_to_its_limit_meanwhile() {
         let answer = call.answer();
         assert_eq!(answer["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept", "{answer}");
     }
+    front.finish();
+}
+
+/// A source over HTTP says late, on the stream of its session, what it has to say of a call: the client got it whose call was in
+/// flight by then.
+#[test]
+fn log_lines_on_no_stream_of_a_call_reach_nobody_but_the_only_principal() {
+    let ((say, said), (pong, ponged)) = (channel::<Value>(), channel::<()>());
+    let (said, ponged) = (Mutex::new(said), Mutex::new(ponged));
+    let web = Web::start(web::legacy, move |seen, out| {
+        match (seen.method.as_str(), seen.rpc().as_str()) {
+            ("GET", _) => {
+                out.stream();
+                said.lock().unwrap().iter().for_each(|message| out.event(&message));
+            }
+            ("POST", "tools/call") => {
+                let line = json!({"level": "error", "data": "of a call"});
+                say.send(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line})).unwrap();
+                say.send(json!({"jsonrpc": "2.0", "id": "after it", "method": "ping"})).unwrap();
+                // The line has been read by then.
+                ponged.lock().unwrap().recv().unwrap();
+                return false;
+            }
+            _ if seen.id() == "after it" => pong.send(()).unwrap(),
+            _ => return false,
+        }
+        seen.method == "GET"
+    });
+    let tables = [web.source("web", ""), format!("[credential.a]\ntoken = {A:?}\n[credential.b]\ntoken = {B:?}\n")];
+    let front = Front::start_in(&Place::new(), "", &tables);
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let lines = |client: &mut Client, batch: bool| {
+        client.notices.clear();
+        let call = json!({"source": "web", "tool": "echo", "arguments": {}});
+        if batch {
+            client.call_direct("batch_call", json!({"calls": [call], "wait_ms": 20_000})).result();
+        } else {
+            client.call_direct("call_tool", call).result();
+        }
+        client.notices.iter().filter(|notice| notice["method"] == "notifications/message").count()
+    };
+    assert_eq!([lines(&mut a, false), lines(&mut a, true), lines(&mut a, false)], [1, 0, 1]);
+    assert_eq!([lines(&mut b, false), lines(&mut a, false)], [0, 0]);
     front.finish();
 }

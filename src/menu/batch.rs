@@ -121,6 +121,8 @@ struct Batch {
     changed: Notify,
     cancel: CancellationToken,
     tenant: Option<Tenant>,
+    /// The number of its principal.
+    owner: u64,
     /// One a call, in their order.
     tickets: Vec<Arc<Ticket>>,
 }
@@ -176,6 +178,7 @@ impl Batches {
             changed: Notify::new(),
             cancel: self.shutdown.child_token(),
             tenant: tenant.cloned(),
+            owner: principal.number(),
             tickets: items.iter().map(|_| Arc::default()).collect(),
         });
         self.keep(principal, &batch)?;
@@ -268,7 +271,7 @@ impl Batch {
     async fn call(&self, index: usize, item: Item, snapshots: &Snapshots) -> Outcome {
         let began = Instant::now();
         let (ticket, tenant) = (self.tickets[index].clone(), self.tenant.clone());
-        match perform(snapshots, &item.asked, &item.arguments, ticket, tenant).await {
+        match perform(snapshots, &item.asked, &item.arguments, ticket, tenant, self.owner).await {
             Ok(Performed { result, is_error }) => {
                 Outcome::Done { result: result.into(), is_error, took: began.elapsed() }
             }

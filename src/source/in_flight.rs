@@ -33,6 +33,8 @@ pub struct Table {
     pub asks: bool,
     /// It could not be told once which call it asked for, or it has asked where that matters.
     pub one_at_a_time: bool,
+    /// Whose calls it has been sent.
+    pub owners: Owners,
     /// All calls come from one session.
     pub sole: bool,
     /// Questions that may be one of several clients', oldest first, and since when they wait.
@@ -43,6 +45,25 @@ pub struct Table {
 
 /// Calls of several clients are in flight.
 pub struct Several;
+
+/// The principals whose calls a source has been sent over one connection.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub enum Owners {
+    #[default]
+    Nobody,
+    One(u64),
+    Several,
+}
+
+impl Owners {
+    pub fn add(&mut self, owner: Option<u64>) {
+        *self = match (*self, owner) {
+            (Self::Nobody, Some(owner)) => Self::One(owner),
+            (Self::One(own), Some(owner)) if own == owner => return,
+            _ => Self::Several,
+        };
+    }
+}
 
 impl Table {
     pub fn call(&self, id: u64) -> Option<&Call> {
@@ -63,7 +84,13 @@ impl Table {
         if self.is_haunted(id) { Err(Several) } else { Ok(id) }
     }
 
-    /// The same, whatever ended unanswered.
+    /// The same for what came on no stream of a call: it may be late by any time, and is passed on only where all that the
+    /// source has been sent is one principal's.
+    pub fn stray_addressee(&mut self) -> Result<u64, Several> {
+        if self.owners == Owners::Several { Err(Several) } else { self.addressee(None) }
+    }
+
+    /// The same as [`Self::addressee`], whatever ended unanswered.
     pub fn one_in_flight(&self) -> Result<u64, Several> {
         self.ends(|who| who.any_call).map(|(_, newest)| newest)
     }

@@ -134,7 +134,9 @@ impl Link {
             *after = self.verdict.heard();
             *heard = Instant::now();
             // A closed outbox shows as the end of the connection at once; the call ends with it.
+            let owner = call.back.owner();
             let _ = call.request.send(&self.outbox, id, self.era());
+            table.owners.add(owner);
             table.running += 1;
             if table.sole && !table.unclear.is_empty() {
                 table.clear_up(true);
@@ -254,7 +256,9 @@ impl Link {
             }
             "notifications/message" => {
                 let mut table = self.lock();
-                let id = table.addressee(of).ok()?;
+                // What belongs to a call has a stream to come on.
+                let is_stray = of.is_none() && self.is_over_http();
+                let id = if is_stray { table.stray_addressee() } else { table.addressee(of) }.ok()?;
                 let back = table.call(id)?.back.as_ref();
                 back.tell(message);
                 back.outbox()
