@@ -39,3 +39,41 @@ fn a_legacy_sources_own_result_type_means_nothing() {
     }
     talker.relay.finish();
 }
+
+/// SDKs take a question back when their own timer runs out: the client was asked on, and its answer went nowhere.
+#[test]
+fn a_question_that_its_source_takes_back_is_asked_no_more() {
+    for client in [Era::Legacy, Era::Modern] {
+        let place = Place::new();
+        let mut talker = talker(&place, Era::Legacy, client, &[]);
+        let call = json!({"name": "asker__ask_many", "arguments": {"questions": [form("one"), form("two")]}});
+        let id = talker.ask("tools/call", call.clone());
+        let first = match client {
+            Era::Legacy => talker.await_question(2),
+            Era::Modern => talker.relay.answer(&id).result(),
+        };
+        let taken_back =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "fixture-asker-1"}});
+        let lines = format!("{taken_back}\n{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{{\"content\":[]}}}}");
+        let file = place.write("taken back", lines);
+        talker.request("tools/call", json!({"name": "asker__raw_line", "arguments": {"file": file}})).result();
+        if client == Era::Legacy {
+            talker.relay.await_notices("the question is taken back", |all| {
+                all.iter().any(|one| one.raw("method") == Some("\"notifications/cancelled\""))
+            });
+            let told = talker.relay.notices.iter().find(|one| one.raw("method") == Some("\"notifications/cancelled\""));
+            assert_eq!(told.unwrap().params()["requestId"], talker.questions()[0]["id"]);
+            assert_eq!(first["params"]["message"], "[asker] two");
+            talker.relay.cancel(&id);
+        } else {
+            let mut again = call;
+            again["requestState"] = first["requestState"].clone();
+            again["inputResponses"] = json!({});
+            let open = wanted(&talker.request("tools/call", again)).unwrap();
+            assert_eq!(open.as_object().unwrap().keys().collect::<Vec<_>>(), ["input_2"]);
+        }
+        talker.relay.finish();
+        // It waits for no answer, and gets none.
+        assert!(!place.lines("asker.journal").iter().any(|line| line.contains("\"id\":\"fixture-asker-1\"")));
+    }
+}

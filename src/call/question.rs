@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::protocol;
 use crate::wire::{Message, Object, Outbox, quoted, raw};
 
@@ -25,23 +27,34 @@ pub trait Rooted: Send + Sync {
     fn ask_for_roots(self: Arc<Self>, question: Question);
 }
 
-/// One request of a source. It is answered once; one that is dropped is refused.
+/// One request of a source. It is answered once; one that is dropped is refused, unless the source has taken it back.
 pub struct Question {
     pub source: Arc<str>,
     /// Requests of the same client, by their ids, that it may belong to as well.
     pub others: Vec<Arc<str>>,
     message: Message,
     to: Option<Arc<Outbox>>,
+    withdrawn: Arc<CancellationToken>,
 }
 
 impl Question {
     /// `message` is the request; its answer goes to `to`.
     pub fn new(source: &str, message: Message, to: Arc<Outbox>) -> Self {
-        Self { source: source.into(), others: Vec::new(), message, to: Some(to) }
+        Self { source: source.into(), others: Vec::new(), message, to: Some(to), withdrawn: Arc::default() }
     }
 
     pub fn method(&self) -> Cow<'_, str> {
         self.message.method_name()
+    }
+
+    /// The source's own id, as it wrote it.
+    pub fn id(&self) -> &str {
+        self.message.id_text().unwrap_or("null")
+    }
+
+    /// Cancelled when the source takes the question back: it waits for no answer then, and gets none.
+    pub fn withdrawn(&self) -> &Arc<CancellationToken> {
+        &self.withdrawn
     }
 
     /// The text of its params; of an empty object where there are none.
@@ -74,8 +87,8 @@ impl Question {
     }
 
     fn reply(&mut self, member: &str, text: &str) {
-        let Some(to) = self.to.take() else { return };
-        let id = self.message.id_text().unwrap_or("null");
+        let Some(to) = self.to.take().filter(|_| !self.withdrawn.is_cancelled()) else { return };
+        let id = self.id();
         // A message is one line.
         let text = text.replace(['\n', '\r'], " ");
         if to.send_text(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{member}\":{text}}}")).is_err() {

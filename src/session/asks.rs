@@ -192,6 +192,10 @@ impl Session {
         state.last_question += 1;
         let id = state.last_question;
         let over = CancellationToken::new();
+        let withdrawn = match &from {
+            Asker::Source(question) => question.withdrawn().clone(),
+            Asker::Relay(_) => Arc::default(),
+        };
         let asked = Asked { of, from, out: out.clone(), _awaited: over.clone().drop_guard() };
         state.asked.insert(id, asked);
         drop(state);
@@ -206,6 +210,7 @@ impl Session {
             let patience = session.around.control.snapshots.now().config.relay.ask_timeout;
             tokio::select! {
                 () = over.cancelled() => {}
+                () = withdrawn.cancelled() => session.withdrawn(id),
                 () = session.around.shutdown.cancelled() => {}
                 () = tokio::time::sleep(patience) => session.unanswered(id, patience),
             }
@@ -216,6 +221,12 @@ impl Session {
     pub(super) fn is_gone(&self) {
         let shared: Vec<_> = self.lock().asked.extract_if(|_, asked| asked.of.len() > 1).collect();
         drop(shared);
+    }
+
+    /// Its source waits for the answer no more.
+    fn withdrawn(&self, id: u64) {
+        let Some(Asked { out, .. }) = self.lock().asked.remove(&id) else { return };
+        take_back(id, &out, "the source does not wait for the answer any more");
     }
 
     /// The client takes too long to answer.

@@ -55,6 +55,12 @@ impl Waiting {
         self.questions.insert(format!("input_{}", self.asked), question);
     }
 
+    /// Leaves out what the source has taken back; `false` where nothing is left to ask.
+    fn asks(&mut self) -> bool {
+        self.questions.retain(|_, question| !question.withdrawn().is_cancelled());
+        !self.questions.is_empty()
+    }
+
     /// The questions as a client of 2026-07-28 reads them.
     fn to_json(&self) -> String {
         let one = |(key, question): (&String, &Question)| {
@@ -163,6 +169,10 @@ impl ClientCall {
             drop(place);
             return self.ended(end);
         }
+        if !waiting.asks() {
+            *place = Place::Here(*here);
+            return;
+        }
         let questions = waiting.to_json();
         let (session, exchange) = (here.session.clone(), here.exchange.clone());
         let Some(ticket) = session.ticket(&exchange) else {
@@ -220,7 +230,7 @@ impl ClientCall {
                 waiting.questions.insert(key, question);
             }
         }
-        let is_open = !waiting.questions.is_empty();
+        let is_open = waiting.asks();
         if is_open {
             waiting.here = Some(Box::new(here));
             *place = Place::Parked(waiting);

@@ -29,7 +29,7 @@ use super::in_flight::{Pending, Table};
 use super::link::Link;
 use crate::call::{Question, Rooted, Who};
 use crate::protocol::Era;
-use crate::wire::{Message, Piece};
+use crate::wire::{Message, Object, Piece};
 
 /// How long a question may wait until it can be told whose it is.
 const UNCLEAR_MAX: Duration = Duration::from_secs(30);
@@ -67,6 +67,7 @@ impl Link {
             return question.refuse(&format!("there is no method `{method}` here"));
         }
         let mut table = self.lock();
+        table.opens(&question);
         if let Some(id) = of {
             return match table.call(id) {
                 Some(call) => call.back.ask(question),
@@ -92,6 +93,16 @@ impl Link {
         }
     }
 
+    /// The source takes a question back, wherever it waits by now.
+    pub(super) fn taken_back(&self, message: &Message) {
+        let params = message.params_text().and_then(Object::parse);
+        let Some(id) = params.as_ref().and_then(|params| params.get("requestId")) else { return };
+        let mut table = self.lock();
+        let Some(withdrawn) = table.open.remove(id).and_then(|open| open.upgrade()) else { return };
+        withdrawn.cancel();
+        table.unclear.retain(|(question, _)| !question.withdrawn().is_cancelled());
+    }
+
     /// Tells a legacy source that a client's roots are others now. It may ask for them outside of any call.
     pub(super) fn roots_changed(&self, of: &Arc<impl Rooted + 'static>) {
         if self.era() == Era::Modern {
@@ -111,6 +122,14 @@ impl Link {
 const NOBODY: &str = "no call is in flight whose client could be asked";
 
 impl Table {
+    /// A question can be taken back from now on.
+    fn opens(&mut self, question: &Question) {
+        if self.open.len() == self.open.capacity() {
+            self.open.retain(|_, open| open.strong_count() > 0);
+        }
+        self.open.insert(question.id().into(), Arc::downgrade(question.withdrawn()));
+    }
+
     /// Gives a question to the client that it is for. Gives it back while that could be one of several.
     fn hand_over(&mut self, question: Question) -> Option<Question> {
         if question.method() == "roots/list" && self.still_moved() {

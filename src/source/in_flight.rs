@@ -2,10 +2,11 @@
 //! something belongs that the source sent. It sends nothing itself.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::asking::Moved;
 use super::ghosts::Ghosts;
@@ -39,6 +40,8 @@ pub struct Table {
     pub sole: bool,
     /// Questions that may be one of several clients', oldest first, and since when they wait.
     pub unclear: Vec<(Question, Instant)>,
+    /// Questions that may be open still, by the source's own ids.
+    pub open: HashMap<Box<str>, Weak<CancellationToken>>,
     /// Clients whose roots are others now.
     pub moved: Vec<Moved>,
 }

@@ -254,6 +254,10 @@ impl Link {
                 }
                 None
             }
+            "notifications/cancelled" => {
+                self.taken_back(message);
+                None
+            }
             "notifications/message" => {
                 let mut table = self.lock();
                 // What belongs to a call has a stream to come on.
