@@ -77,3 +77,36 @@ fn a_question_that_its_source_takes_back_is_asked_no_more() {
         assert!(!place.lines("asker.journal").iter().any(|line| line.contains("\"id\":\"fixture-asker-1\"")));
     }
 }
+
+/// Only what is called, read or got can be made again with answers: a completion was answered with questions.
+#[test]
+fn a_modern_client_is_asked_nothing_where_it_could_not_answer() {
+    let about = json!({"type": "ref/prompt", "name": "asker__p"});
+    let params = json!({"ref": about, "argument": {"name": "a", "value": ""}});
+    let place = Place::new();
+    // It asks, and does not wait for the answer.
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}).to_string(),
+        r#"{"jsonrpc":"2.0","id":@ID@,"result":{"completion":{"values":["v"]}}}"#.to_owned(),
+    ];
+    let file = place.write("legacy", lines.join("\n"));
+    let reply = format!("completion/complete={file}");
+    let mut talker = talker(&place, Era::Legacy, Era::Modern, &["--prompts", "p", "--reply", &reply]);
+    talker.request("prompts/list", json!({})).result();
+    let done = talker.request("completion/complete", params.clone());
+    assert_eq!(done.result()["completion"]["values"], json!(["v"]), "{}", done.line);
+    eventually("the question is refused", || {
+        place.lines("asker.journal").iter().any(|line| line.contains("nobody can be asked during this request"))
+    });
+    talker.relay.finish();
+    let place = Place::new();
+    let wants = json!({"resultType": "input_required", "inputRequests": {"k": form("which?")}});
+    let file = place.write("modern", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{wants}}}"));
+    let reply = format!("completion/complete={file}");
+    let mut talker = self::talker(&place, Era::Modern, Era::Modern, &["--prompts", "p", "--reply", &reply]);
+    talker.request("prompts/list", json!({})).result();
+    let error = talker.request("completion/complete", params).error();
+    assert_eq!(error["code"], -32603);
+    assert!(error["message"].as_str().unwrap().contains("source `asker` asks for input"), "{error}");
+    talker.relay.finish();
+}

@@ -135,6 +135,9 @@ impl ClientCall {
                 if let Some(why) = here.cannot(&question.method(), question.params()) {
                     return question.refuse(&why.to_string());
                 }
+                if here.exchange.modern && !self.takes_rounds() {
+                    return question.refuse("nobody can be asked during this request");
+                }
                 if here.exchange.modern {
                     let here = here.clone();
                     return self.park(&mut place, here, question);

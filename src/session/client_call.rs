@@ -229,12 +229,16 @@ impl ClientCall {
             return;
         }
         match pages::told(&reply, &here, self.source_id()) {
+            Some(Told::Questions(_)) if !self.takes_rounds() => return self.asks_in_vain(&here),
             Some(Told::Questions(pages)) => return here.exchange.input_required(&pages, None),
             Some(Told::Cannot(lack)) => {
                 return self.lacks(&here, &lack, &format!("source `{}` wants a page visited first", self.source_id()));
             }
             Some(Told::Error(error)) => return here.exchange.error_text(&error),
             None => {}
+        }
+        if asking.is_some() && !self.takes_rounds() {
+            return self.asks_in_vain(&here);
         }
         if let Some(lack) = asking.and_then(|asking| super::rounds::lacks(asking, &here)) {
             let text = format!("source `{}` needs input from the client during this call", self.source_id());
@@ -270,6 +274,19 @@ impl ClientCall {
             }
             _ => here.exchange.pass_on(&reply.message, result.as_ref(), reply.era, CACHE_HINTS),
         }
+    }
+
+    /// Whether a modern client may be answered with questions: only where its request can be made again with what it answers
+    /// (SEP-2322).
+    pub(super) fn takes_rounds(&self) -> bool {
+        !self.target.get().is_some_and(|target| matches!(target.subject, Subject::Method(_)))
+    }
+
+    /// Answers a modern client, whose request is over, that its source asks where nobody can be asked.
+    fn asks_in_vain(&self, here: &Here) {
+        let method = self.target.get().map(|target| target.subject.name()).unwrap_or_default();
+        let text = format!("source `{}` asks for input at `{method}`, where it can be given none", self.source_id());
+        here.exchange.error(protocol::INTERNAL_ERROR, &text, None);
     }
 
     /// Answers a modern client, whose request is over, that it would have to be asked what it cannot be.
