@@ -242,6 +242,7 @@ impl Session {
                 self.cancel(id, reason.as_deref());
             }
             "notifications/roots/list_changed" => self.roots_changed(),
+            "notifications/progress" => self.progressed(message),
             _ => {}
         }
     }

@@ -110,3 +110,40 @@ fn a_modern_client_is_asked_nothing_where_it_could_not_answer() {
     assert!(error["message"].as_str().unwrap().contains("source `asker` asks for input"), "{error}");
     talker.relay.finish();
 }
+
+/// Who samples may take long, and tell how far it is: sources with tokens of their own, equal or not, heard nothing of it.
+#[test]
+fn progress_of_an_answer_reaches_whoever_asked() {
+    let place = Place::new();
+    let sources = ["one", "other"].map(|id| place.journaled(id, &["--sociable"], ""));
+    let relay = Relay::start_in(&place, "exposure = \"eager\"", &sources);
+    let mut talker = Talker::new(relay, Era::Legacy, able());
+    let mut question = form("which?");
+    question["params"]["_meta"] = json!({"progressToken": 7, "own": true});
+    let calls = ["one", "other"].map(|id| {
+        let call = json!({"name": format!("{id}__ask_many"), "arguments": {"questions": [question]}});
+        talker.ask("tools/call", call)
+    });
+    talker.await_question(2);
+    for (number, asked) in talker.questions().iter().enumerate() {
+        let token = &asked["params"]["_meta"]["progressToken"];
+        assert_eq!(asked["params"]["_meta"], json!({"progressToken": token, "own": true}));
+        let params = json!({"progressToken": token, "progress": 1, "message": asked["params"]["message"]});
+        talker.relay.send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string());
+        talker.answer(asked, "result", &json!({"action": "accept", "content": {}}));
+        // The question is over.
+        talker.relay.send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string());
+        assert_eq!(talker.questions().len(), 2, "{number}");
+    }
+    calls.iter().for_each(|call| drop(talker.relay.answer(call).result()));
+    talker.relay.finish();
+    for id in ["one", "other"] {
+        let lines = place.lines(&format!("{id}.journal"));
+        let told: Vec<Value> = lines
+            .iter()
+            .filter(|line| line.contains("notifications/progress"))
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["params"].clone())
+            .collect();
+        assert_eq!(told, [json!({"progressToken": 7, "progress": 1, "message": format!("[{id}] which?")})]);
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol;
-use crate::wire::{Message, Object, Outbox, quoted, raw};
+use crate::wire::{Message, Object, Outbox, Span, quoted, raw};
 
 /// Whose call it is, where several clients share a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,16 @@ impl Question {
         })
     }
 
+    /// Tells the source how far its client is, if it wants to know; `token` is where the token stands in the notification.
+    pub fn progress(&self, notice: &Message, token: Span) {
+        let meta = Object::parse(self.params()).and_then(|params| Object::parse(params.get("_meta")?));
+        let own = meta.and_then(|meta| meta.get("progressToken"));
+        let (Some(to), Some(own)) = (self.to.as_ref().filter(|_| !self.withdrawn.is_cancelled()), own) else { return };
+        let (before, after) = (Span { start: 0, end: token.start }, Span { start: token.end, end: notice.line.len() });
+        let text = format!("{}{own}{}", notice.text(before), notice.text(after));
+        let _ = to.send_text(&text.replace(['\n', '\r'], " "));
+    }
+
     /// Answers with a result, given as the text of an object.
     pub fn answer(mut self, result: &str) {
         self.reply("result", result);
@@ -106,6 +116,18 @@ impl Drop for Question {
 /// The text of an error of the relay's own.
 pub fn error(code: i64, why: &str) -> String {
     format!("{{\"code\":{code},\"message\":{}}}", quoted(&format!("toolrelay: {why}")))
+}
+
+/// The params of a question with a progress token of the relay's own in place of the source's, or with none: two sources may
+/// have the same, and one that waits for no answer cannot be told. `None` where there is none to replace.
+pub fn retokened(params: &str, token: Option<&str>) -> Option<String> {
+    let params = Object::parse(params)?;
+    let meta = Object::parse(params.get("_meta")?)?;
+    meta.get("progressToken")?;
+    let token = token.map(|token| format!("\"progressToken\":{token}"));
+    let more: Vec<&str> = token.iter().map(String::as_str).collect();
+    let meta = meta.rewritten(|name| name != "progressToken", &more);
+    Some(params.rewritten(|name| name != "_meta", &[&format!("\"_meta\":{meta}")]))
 }
 
 /// The params of a source's question with its name before the message that the user is shown; members that `keep` refuses

@@ -12,7 +12,7 @@ use super::client_call::{ClientCall, Here, Place};
 use super::{ClientState, Exchange, Session};
 use crate::call::{Caller, Question, Rooted, question};
 use crate::protocol;
-use crate::wire::{Message, Object, Outbox, Piece, quoted, salvage, unquoted};
+use crate::wire::{Message, Object, Outbox, Piece, Span, quoted, salvage, unquoted};
 
 /// What the ids of questions begin with: they can be told from the ids that clients give their own requests.
 const ASK: &str = "toolrelay-ask-";
@@ -200,8 +200,12 @@ impl Session {
             Asker::Relay(_) => Arc::default(),
         };
         let asked = Asked { of, from, out: out.clone(), _awaited: over.clone().drop_guard() };
+        // Of sources that wait for no answer of their own, none could be told of progress either.
+        let token = matches!(asked.from, Asker::Source(_)).then(|| format!("\"{ASK}{id}\""));
         state.asked.insert(id, asked);
         drop(state);
+        let retokened = question::retokened(params, token.as_deref());
+        let params = retokened.as_deref().unwrap_or(params);
         let method = quoted(method);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{ASK}{id}\",\"method\":{method},\"params\":{params}}}");
         if out.send_text(&text).is_err() {
@@ -267,6 +271,16 @@ impl Session {
             (Asker::Source(question), Ok(result)) => question.answer(&result),
             (Asker::Source(question), Err(error)) => question.fail(&error),
             (Asker::Relay(waiting), answer) => drop(waiting.send(answer)),
+        }
+    }
+
+    /// A client tells how far it is with a question.
+    pub(super) fn progressed(&self, notice: &Message) {
+        let params = notice.params_text().and_then(Object::parse);
+        let Some(token) = params.as_ref().and_then(|params| params.get("progressToken")) else { return };
+        let Some(id) = number(token) else { return };
+        if let Some(Asked { from: Asker::Source(question), .. }) = self.lock().asked.get(&id) {
+            question.progress(notice, Span::of(&notice.line, token));
         }
     }
 
