@@ -147,3 +147,41 @@ fn progress_of_an_answer_reaches_whoever_asked() {
         assert_eq!(told, [json!({"progressToken": 7, "progress": 1, "message": format!("[{id}] which?")})]);
     }
 }
+
+/// What a task asks for was passed on as it came: past the rules for questions.
+#[test]
+fn what_a_task_asks_is_asked_as_anything_else() {
+    let place = Place::new();
+    let sampling = json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}});
+    let task = json!({"taskId": "t", "status": "input_required", "ttlMs": null, "n": 1});
+    let file = place.path("task");
+    let reply = format!("tasks/get={file}");
+    let mut talker = talker(&place, Era::Modern, Era::Modern, &["--reply", &reply]);
+    let able = |own: Value| {
+        let mut own = own;
+        own["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+        own
+    };
+    talker.capabilities = able(json!({"elicitation": {}}));
+    let begun = json!({"resultType": "task", "taskId": "t", "status": "working"});
+    let begun = place.write("begun", begun.to_string());
+    talker.request("tools/call", json!({"name": "asker__raw", "arguments": {"result_file": begun}})).result();
+    let mut says = |requests: Value, capabilities: Value| {
+        let mut result = task.clone();
+        result["resultType"] = "complete".into();
+        result["inputRequests"] = requests;
+        place.write("task", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{result}}}"));
+        talker.capabilities = able(capabilities);
+        talker.request("tasks/get", json!({"taskId": "t"}))
+    };
+    let both = json!({"k": form("pay?"), "s": sampling});
+    let told = says(both.clone(), json!({"elicitation": {}})).result();
+    assert_eq!(told["inputRequests"], json!({"k": form("[asker] pay?")}));
+    assert_eq!((&told["n"], &told["resultType"]), (&json!(1), &json!("complete")));
+    let told = says(both.clone(), json!({"elicitation": {}, "sampling": {}})).result();
+    assert_eq!(told["inputRequests"], json!({"k": form("[asker] pay?"), "s": sampling}));
+    let error = says(both, json!({})).error();
+    assert_eq!(error["code"], -32021, "{error}");
+    assert_eq!(says(json!({}), json!({})).result()["inputRequests"], json!({}));
+    talker.relay.finish();
+}

@@ -247,6 +247,16 @@ impl ClientCall {
         if let Some(asking) = asking {
             return here.exchange.asks(&super::rounds::asks(asking, &here, self.source_id()));
         }
+        if self.is_of_task()
+            && let Some(told) =
+                result.as_ref().and_then(|task| super::rounds::asks_for_task(task, &here, self.source_id()))
+        {
+            let text = format!("source `{}` needs input from the client for this task", self.source_id());
+            return match told {
+                Ok(told) => here.exchange.asks(&told),
+                Err(lack) => self.lacks(&here, &lack, &text),
+            };
+        }
         here.session.around.seen.note(&here.session.principal, &reply, result.as_ref(), self.source_id());
         if let Some(error) = self.rejected_arguments(&here, &reply.message) {
             return here.exchange.tool_error(&error);
@@ -276,30 +286,6 @@ impl ClientCall {
         }
     }
 
-    /// Whether a modern client may be answered with questions: only where its request can be made again with what it answers
-    /// (SEP-2322).
-    pub(super) fn takes_rounds(&self) -> bool {
-        !self.target.get().is_some_and(|target| matches!(target.subject, Subject::Method(_)))
-    }
-
-    /// Answers a modern client, whose request is over, that its source asks where nobody can be asked.
-    fn asks_in_vain(&self, here: &Here) {
-        let method = self.target.get().map(|target| target.subject.name()).unwrap_or_default();
-        let text = format!("source `{}` asks for input at `{method}`, where it can be given none", self.source_id());
-        here.exchange.error(protocol::INTERNAL_ERROR, &text, None);
-    }
-
-    /// Answers a modern client, whose request is over, that it would have to be asked what it cannot be.
-    fn lacks(&self, here: &Here, lack: &Lack, what: &str) {
-        match lack.required() {
-            Some(required) => {
-                let data = format!("{{\"requiredCapabilities\":{required}}}");
-                here.exchange.error(protocol::MISSING_CAPABILITY, &format!("{what}: {lack}"), Some(&data));
-            }
-            None => here.exchange.error(protocol::INTERNAL_ERROR, &format!("{what}: {lack}"), None),
-        }
-    }
-
     /// Passes on what is no resource's.
     fn answer(&self, here: &Here, reply: &Reply, result: Option<&Object<'_>>) {
         let target = self.target.get().filter(|target| matches!(target.subject, Subject::Method(_)));
@@ -326,7 +312,7 @@ impl ClientCall {
         Some(mended)
     }
 
-    fn source_id(&self) -> &str {
+    pub(super) fn source_id(&self) -> &str {
         self.target.get().map(|target| target.source.id.as_str()).unwrap_or_default()
     }
 

@@ -108,7 +108,24 @@ fn for_legacy(params: &str, method: &str, source: &str) -> (String, Option<Strin
     (own.unwrap_or_default(), Some(id))
 }
 
-/// What a modern source asks by its answer, for a modern client: as it came, but that what the user is shown names the
+/// What a modern source asks for a task, by what it says of that, for a modern client, without what the client cannot be asked.
+/// `None` where it asks nothing.
+pub fn asks_for_task(result: &Object<'_>, here: &Here, source: &str) -> Option<Result<String, Lack>> {
+    let wanted = result.get("inputRequests").and_then(Object::parse)?;
+    let lack = lacks(result, here);
+    let can_any = wanted.members.iter().any(|member| can(member, here));
+    Some(match lack {
+        Some(lack) if !can_any => Err(lack),
+        _ => Ok(asks(result, here, source)),
+    })
+}
+
+fn can(question: &Member<'_>, here: &Here) -> bool {
+    let (method, params) = asked(question.value);
+    here.cannot(&method, params).is_none()
+}
+
+/// What a modern source asks by its answer, for a modern client that can be asked it: as it came, but that what the user is shown names the
 /// source, and that its state is bound to whose it is.
 pub fn asks(result: &Object<'_>, here: &Here, source: &str) -> String {
     let one = |member: &Member<'_>| {
@@ -121,7 +138,7 @@ pub fn asks(result: &Object<'_>, here: &Here, source: &str) -> String {
     };
     let wanted = result.get("inputRequests").and_then(Object::parse);
     let requests = wanted.map(|wanted| {
-        let all: Vec<String> = wanted.members.iter().map(one).collect();
+        let all: Vec<String> = wanted.members.iter().filter(|member| can(member, here)).map(one).collect();
         format!("\"inputRequests\":{{{}}}", all.join(","))
     });
     let state = result.string("requestState");
