@@ -290,6 +290,7 @@ impl Session {
 
     /// It is told nothing more.
     pub fn close(self: &Arc<Self>) {
+        self.takes_no_lines();
         self.unsubscribe();
         self.tenant.end();
         self.news.close();

@@ -233,3 +233,39 @@ fn log_lines_on_no_stream_of_a_call_reach_nobody_but_the_only_principal() {
     assert_eq!([lines(&mut b, false), lines(&mut a, false)], [0, 0]);
     front.finish();
 }
+
+/// What one client wants to see of log lines, of a source that all share, changed what the others saw.
+#[test]
+fn a_client_that_has_said_nothing_of_log_lines_sees_what_it_saw() {
+    let place = Place::new();
+    let front = start(&place);
+    let (mut a, mut b) = (legacy(&front, A), legacy(&front, B));
+    let sees = |client: &mut Client| {
+        client.notices.clear();
+        for level in ["debug", "info", "emergency"] {
+            client.request("tools/call", json!({"name": "asker__log", "arguments": {"level": level}})).result();
+        }
+        client.notices.iter().filter(|notice| notice["method"] == "notifications/message").count()
+    };
+    let told = |levels: &[&str]| {
+        eventually("the source is told", || {
+            let lines = place.lines("asker.journal").into_iter().filter(|line| line.contains("logging/setLevel"));
+            let level = |line: String| serde_json::from_str::<Value>(&line).unwrap()["params"]["level"].clone();
+            lines.map(level).collect::<Vec<_>>() == *levels
+        });
+    };
+    // The fixture sends every line by itself, whatever it is told.
+    assert_eq!([sees(&mut a), sees(&mut b)], [3, 3]);
+    a.request("logging/setLevel", json!({"level": "emergency"})).result();
+    told(&["info"]);
+    assert_eq!([sees(&mut a), sees(&mut b)], [1, 3]);
+    a.request("logging/setLevel", json!({"level": "debug"})).result();
+    told(&["info", "debug"]);
+    assert_eq!([sees(&mut a), sees(&mut b)], [3, 2]);
+    let headers = a.all_headers();
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    assert!(front.ask("DELETE", "/mcp", &headers, "").head.status < 300);
+    told(&["info", "debug", "info"]);
+    assert_eq!(sees(&mut b), 3);
+    front.finish();
+}

@@ -341,7 +341,7 @@ impl Session {
     pub(super) fn log_line(&self, here: &Here, notice: &Message, source: &str) {
         let Some(params) = notice.params_text().and_then(Object::parse) else { return };
         let level = params.string("level").unwrap_or_default();
-        if !here.wants_line(&level) {
+        if !here.wants_line(&level, source) {
             return;
         }
         let logger = params.string("logger");

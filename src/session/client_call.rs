@@ -85,8 +85,8 @@ impl Here {
         said.as_deref().and_then(Object::parse).is_some_and(|said| said.members.iter().any(|member| asked(&member.key)))
     }
 
-    /// Whether the client wants to see log lines of this level.
-    pub fn wants_line(&self, level: &str) -> bool {
+    /// Whether the client wants to see log lines of this level, from this source.
+    pub fn wants_line(&self, level: &str, source: &str) -> bool {
         let least = match &self.request {
             // Without being asked for, no line goes to a modern client.
             Some(_) => match self.said(protocol::META_LOG_LEVEL) {
@@ -95,7 +95,10 @@ impl Here {
             },
             None => self.session.caller(&self.exchange).and_then(|caller| caller.log_level.clone()),
         };
-        least.is_none_or(|least| super::logging::is_shown(level, &unquoted(&least).unwrap_or_default()))
+        match least {
+            Some(least) => super::logging::is_shown(level, &unquoted(&least).unwrap_or_default()),
+            None => self.session.sees_unasked(level, source),
+        }
     }
 
     /// The request of a modern client.

@@ -22,6 +22,7 @@ impl Session {
         state.version = Some(version);
         state.caller = Some(Arc::new(caller));
         drop(state);
+        self.takes_lines();
         let result = format!(
             "{{\"protocolVersion\":\"{version}\",\"capabilities\":{},\"serverInfo\":{},\"instructions\":{}}}",
             self.capabilities(false),

@@ -25,9 +25,21 @@ type Key = (String, Whose, String);
 pub struct Subscribers {
     whose: Whose,
     resources: Arc<Mutex<BTreeMap<Key, ByOwner>>>,
-    /// By whose wish it is, and whose instances it is for.
-    levels: Arc<Mutex<BTreeMap<(u64, Whose), usize>>>,
+    levels: Arc<Mutex<Levels>>,
     pages: Arc<Mutex<VecDeque<Page>>>,
+}
+
+/// What a client that has said nothing of log lines is taken to want of them once another has, as its place in
+/// [`protocol::LOG_LEVELS`]: `info`.
+pub const UNSAID: usize = 1;
+
+/// From which level on log lines are wanted.
+#[derive(Default)]
+struct Levels {
+    /// By whose wish it is, and whose instances it is for; `None` of one that has said nothing.
+    wishes: BTreeMap<(u64, Whose), Option<usize>>,
+    /// Somebody has said something: before that sources send what they send by themselves.
+    said: bool,
 }
 
 /// How many pages are remembered that clients were asked to visit.
@@ -95,21 +107,37 @@ impl Subscribers {
         }
     }
 
-    fn levels(&self) -> MutexGuard<'_, BTreeMap<(u64, Whose), usize>> {
+    fn levels(&self) -> MutexGuard<'_, Levels> {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes from which level on an owner wants log lines of these instances, and of what all clients share, as its place in
     /// [`protocol::LOG_LEVELS`].
     pub fn set_level(&self, owner: u64, level: usize) {
-        self.levels().insert((owner, self.whose), level);
+        let mut levels = self.levels();
+        levels.said = true;
+        levels.wishes.insert((owner, self.whose), Some(level));
+    }
+
+    /// Notes that an owner takes log lines, and has said nothing of them yet: no other's wish leaves it without any.
+    pub fn takes_lines(&self, owner: u64) {
+        self.levels().wishes.entry((owner, self.whose)).or_default();
+    }
+
+    /// An owner wants nothing any more.
+    pub fn forget_level(&self, owner: u64) {
+        self.levels().wishes.retain(|(other, _), _| *other != owner);
     }
 
     /// The least level that anybody wants; `None` where nobody has said.
     pub fn level(&self) -> Option<&'static str> {
         let levels = self.levels();
-        let wanted = levels.iter().filter(|((_, whose), _)| self.whose == Whose::Everybody || *whose == self.whose);
-        wanted.map(|(_, level)| *level).min().map(|level| protocol::LOG_LEVELS[level])
+        let least = match self.whose {
+            Whose::Everybody if !levels.said => None,
+            Whose::Everybody => levels.wishes.values().map(|level| level.unwrap_or(UNSAID)).min(),
+            own => levels.wishes.iter().filter(|((_, whose), _)| *whose == own).filter_map(|(_, level)| *level).min(),
+        };
+        least.map(|level| protocol::LOG_LEVELS[level])
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ByOwner>> {
@@ -137,7 +165,7 @@ impl Subscribers {
 
     /// Ends all subscriptions of an owner; gives the resources that nobody is subscribed to any more.
     pub fn remove_all(&self, owner: u64) -> Vec<Left> {
-        self.levels().retain(|(other, _), _| *other != owner);
+        self.forget_level(owner);
         self.pages().retain(|page| page.owner != owner);
         let mut table = self.lock();
         let mut left = Vec::new();
@@ -216,6 +244,23 @@ mod tests {
         assert!(all.has_any("a") && !all.has_any("c") && all.uris("a") == ["x"]);
         assert!(!all.remove("a", "x", 1) && all.remove("a", "x", 2) && !all.remove("a", "x", 2));
         assert_eq!(all.remove_all(1), [Left { source: "b".to_owned(), uri: "x".to_owned() }]);
+    }
+
+    #[test]
+    fn who_has_said_nothing_of_log_lines_has_a_wish_once_another_has() {
+        let all = Subscribers::default();
+        let (one, other) = (all.of(Whose::Session(1)), all.of(Whose::Session(2)));
+        one.takes_lines(1);
+        other.takes_lines(2);
+        assert_eq!((all.level(), one.level()), (None, None));
+        for (said, least) in [("emergency", "info"), ("debug", "debug")] {
+            let level = protocol::LOG_LEVELS.iter().position(|level| *level == said).unwrap();
+            one.set_level(1, level);
+            one.takes_lines(1);
+            assert_eq!((all.level(), one.level(), other.level()), (Some(least), Some(said), None));
+        }
+        one.forget_level(1);
+        assert_eq!((all.level(), one.level()), (Some("info"), None));
     }
 
     #[test]
