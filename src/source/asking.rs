@@ -17,7 +17,7 @@
 //! 6. Which of one legacy client's calls is meant makes no difference to the client: the question is open until the last of
 //!    those that it may be for has ended, and none of them comes to a limit meanwhile.
 //! 7. A source may go on with a call that ended unanswered, and ask for that one. Until it has answered it, or long after,
-//!    a question that could be for it as well is refused, unless both are of one client.
+//!    a question that could be for it as well waits for a moment and is refused then, unless both are of one client.
 //!
 //! An instance of one session has one client: its calls wait for each other only where rule 2 says so of one principal's,
 //! and what it asks before it has any (as servers do that ask for roots when they start) waits for the first one.
@@ -33,7 +33,9 @@ use crate::wire::{Message, Object, Piece};
 
 /// How long a question may wait until it can be told whose it is.
 const UNCLEAR_MAX: Duration = Duration::from_secs(30);
-/// How many questions of an instance may wait for its session's next call.
+/// How long one waits that may belong to a call which ended unanswered: what heeds that a call is off has answered it soon.
+const HAUNTED_MAX: Duration = Duration::from_secs(3);
+/// How many questions may wait for the next call of an instance's session, or for one that ended to be answered.
 const EARLY_MAX: usize = 16;
 /// How long after it was told that a client's roots are others a source may ask for them outside of a call.
 const ROOTS_WINDOW: Duration = Duration::from_secs(10);
@@ -80,6 +82,13 @@ impl Link {
             return match table.unclear.len() < EARLY_MAX {
                 true => table.unclear.push((question, Instant::now())),
                 false => question.refuse(NOBODY),
+            };
+        }
+        if table.one_in_flight().is_ok() {
+            // It may be for a call that has ended.
+            return match table.unclear.len() < EARLY_MAX {
+                true => table.unclear.push((question, Instant::now())),
+                false => question.refuse(HAUNTED),
             };
         }
         // From now on it is always known whom it asks.
@@ -136,7 +145,7 @@ impl Table {
             return self.ask_for_roots(question);
         }
         let Ok(id) = self.one_in_flight() else { return Some(question) };
-        if self.sole && self.call(id).is_none() {
+        if self.sole && self.call(id).is_none() || self.is_haunted(id) {
             return Some(question);
         }
         self.ask(id, question);
@@ -144,9 +153,6 @@ impl Table {
     }
 
     fn ask(&mut self, id: u64, mut question: Question) {
-        if self.is_haunted(id) {
-            return question.refuse(HAUNTED);
-        }
         question.others = self.requests_beside(id);
         match self.pending.get_mut(&id) {
             Some(Pending::Call { call, asked, .. }) => {
@@ -207,6 +213,7 @@ impl Table {
         }
         if let Ok(id) = self.of_one_client()
             && self.call(id).is_some()
+            && !self.is_haunted(id)
         {
             std::mem::take(&mut self.unclear).into_iter().for_each(|(question, _)| self.ask(id, question));
         }
@@ -215,11 +222,13 @@ impl Table {
     /// Looks at what waits once more, for a client may have come back, and refuses what has waited for too long.
     pub fn look_after_unclear(&mut self, now: Instant) {
         self.clear_up(true);
-        let is_late = |since: Instant| now.saturating_duration_since(since) >= UNCLEAR_MAX;
+        let is_haunted = self.one_in_flight().is_ok_and(|id| self.is_haunted(id));
+        let (patience, why) = if is_haunted { (HAUNTED_MAX, HAUNTED) } else { (UNCLEAR_MAX, UNCLEAR) };
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= patience;
         let (late, left): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.unclear).into_iter().partition(|(_, since)| is_late(*since));
         self.unclear = left;
-        late.into_iter().for_each(|(question, _)| question.refuse(UNCLEAR));
+        late.into_iter().for_each(|(question, _)| question.refuse(why));
     }
 
     /// Whether a call has to wait until those of other clients are over.

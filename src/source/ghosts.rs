@@ -31,11 +31,11 @@ impl Ghosts {
         self.0.push_back(Ghost { id, whose, since: now });
     }
 
-    /// The source has answered a call, late or not.
-    pub fn answered(&mut self, id: u64) {
-        if !self.0.is_empty() {
-            self.0.retain(|ghost| ghost.id != id);
-        }
+    /// The source has answered a call; `true` where it was one of these.
+    pub fn answered(&mut self, id: u64) -> bool {
+        let before = self.0.len();
+        self.0.retain(|ghost| ghost.id != id);
+        self.0.len() < before
     }
 
     /// The same for a client that has no call in flight, by its [`Who::client`].
@@ -99,7 +99,7 @@ mod tests {
         ghosts.add(1, who(1, 1, true), now);
         ghosts.add(2, who(2, 2, true), now + Duration::from_secs(1));
         assert!(ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
-        ghosts.answered(1);
+        assert!(!ghosts.answered(3) && ghosts.answered(1));
         assert!(!ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
         assert!(ghosts.of_others(who(1, 1, true), now + AT_WORK));
         assert!(!ghosts.of_others(who(1, 1, true), now + AT_WORK + Duration::from_secs(1)));

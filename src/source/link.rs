@@ -193,7 +193,9 @@ impl Link {
         if self.era.get().is_some() {
             let mut table = self.lock();
             table.answered = true;
-            table.ghosts.answered(id.unwrap_or_default());
+            if table.ghosts.answered(id.unwrap_or_default()) {
+                table.clear_up(true);
+            }
         }
         let Some(entry) = id.and_then(|id| self.take(id, true)) else {
             tracing::debug!("reply to no call in flight dropped");
