@@ -118,6 +118,7 @@ pub fn cannot(capabilities: &str, method: &str, params: &str) -> Option<Lack> {
         "sampling" => {
             let uses =
                 |name: &str| params.as_ref().and_then(|params| params.get(name)).is_some_and(|value| value != "null");
+            // A wish for context is none that a client has to fulfil, and before 2025-11-25 there was nothing to declare for it.
             let wants_tools = uses("tools") || uses("toolChoice");
             Some("tools".to_owned()).filter(|part| wants_tools && lacks(part))
         }
@@ -389,6 +390,7 @@ mod tests {
             (all, "tools/list", "{}", false),
             ("{}", "sampling/createMessage", "{}", false),
             ("{\"sampling\":{}}", "sampling/createMessage", "{\"tools\":null}", true),
+            ("{\"sampling\":{}}", "sampling/createMessage", "{\"includeContext\":\"thisServer\"}", true),
             ("{\"sampling\":{}}", "sampling/createMessage", "{\"tools\":[{}]}", false),
             ("{\"sampling\":{}}", "sampling/createMessage", "{\"toolChoice\":{}}", false),
             ("{\"sampling\":{\"tools\":{}}}", "sampling/createMessage", "{\"tools\":[{}]}", true),

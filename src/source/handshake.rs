@@ -20,8 +20,7 @@ const PROBE: Duration = Duration::from_secs(3);
 
 /// What the relay can carry to clients: some sources show fewer tools to a client that can less. Whether the client of a
 /// call can do it is told when it is asked.
-const CAPABILITIES: &str =
-    "{\"roots\":{\"listChanged\":true},\"sampling\":{},\"elicitation\":{\"form\":{},\"url\":{}}}";
+const CAPABILITIES: &str = "{\"roots\":{\"listChanged\":true},\"sampling\":{\"tools\":{},\"context\":{}},\"elicitation\":{\"form\":{},\"url\":{}}}";
 
 /// What a source said of itself.
 #[derive(Debug, Clone)]
