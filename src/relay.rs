@@ -79,6 +79,7 @@ impl Built {
             watchdog: watchdog.clone(),
             edition: 0,
             subscribers: subscribers.clone(),
+            tenant: None,
         };
         let mut sources = BTreeMap::new();
         let remembered: BTreeMap<_, _> = recalled.sources.iter().map(|(key, known)| (key, known)).collect();

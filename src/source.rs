@@ -172,6 +172,8 @@ pub struct Surroundings {
     pub max_message: usize,
     pub watchdog: Watchdog,
     pub subscribers: Subscribers,
+    /// Whose instances they are, where each session has one.
+    pub tenant: Option<Tenant>,
     /// With which edition of the configuration a source came: it tells a source from an earlier one of the same id.
     pub edition: u64,
 }

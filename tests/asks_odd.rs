@@ -185,3 +185,34 @@ fn what_a_task_asks_is_asked_as_anything_else() {
     assert_eq!(says(json!({}), json!({})).result()["inputRequests"], json!({}));
     talker.relay.finish();
 }
+
+/// Sources that many clients share are told of all that any client may be asked, tools within a question among it; the instance
+/// of one session was told the same, and asked its client what that cannot.
+#[test]
+fn a_source_is_told_what_its_clients_may_be_asked() {
+    let all = json!({
+        "roots": {"listChanged": true},
+        "sampling": {"tools": {}, "context": {}},
+        "elicitation": {"form": {}, "url": {}},
+    });
+    let own = json!({"sampling": {"tools": {}}, "elicitation": {}});
+    let declared = json!({"sampling": {"tools": {}}, "elicitation": {}, "experimental": {"x": {}}, "tasks": {}});
+    for (settings, client, told) in [
+        ("", Era::Legacy, vec![&all]),
+        ("isolation = \"session\"", Era::Legacy, vec![&all, &own]),
+        ("isolation = \"session\"", Era::Modern, vec![&all, &all]),
+    ] {
+        let place = Place::new();
+        let source = place.journaled("asker", &["--sociable"], settings);
+        let mut talker = Talker::new(Relay::start_in(&place, "", &[source]), client, declared.clone());
+        let call = json!({"source": "asker", "tool": "echo", "arguments": {}});
+        talker.request("tools/call", json!({"name": "call_tool", "arguments": call})).result();
+        talker.relay.finish();
+        let lines = place.lines("asker.journal").into_iter().filter(|line| line.contains("\"initialize\""));
+        let mut got: Vec<Value> =
+            lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()["params"]["capabilities"].clone()).collect();
+        // The one that is listed may be greeted after the instance.
+        got.sort_by_key(|capabilities| capabilities.get("roots").is_none());
+        assert_eq!(got.iter().collect::<Vec<_>>(), told, "{settings} {client:?}");
+    }
+}

@@ -1,17 +1,25 @@
 //! Owns whose instance of a source a call goes to, where each session has one of its own.
 //! It knows no instance.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
 /// Who has instances of its own. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Tenant {
-    /// One session, until its token is cancelled.
-    Session(Arc<CancellationToken>),
+    /// One session, until it is over.
+    Session(Arc<Visit>),
     /// All requests of a principal whose clients have no sessions, by its number.
     Principal(u64),
+}
+
+/// What instances of sources have to know of the session that has them.
+#[derive(Debug, Default)]
+pub struct Visit {
+    over: CancellationToken,
+    /// What its client can be asked, as the text of its `ClientCapabilities`.
+    capabilities: Mutex<Option<Box<str>>>,
 }
 
 /// The name of a [`Tenant`], good for as long as it lives.
@@ -31,22 +39,37 @@ impl Tenant {
 
     pub fn whose(&self) -> Whose {
         match self {
-            Self::Session(over) => Whose::Session(Arc::as_ptr(over) as usize),
+            Self::Session(visit) => Whose::Session(Arc::as_ptr(visit) as usize),
             Self::Principal(number) => Whose::Principal(*number),
         }
     }
 
     /// The session is over, and with it all that it has of its own.
     pub fn end(&self) {
-        if let Self::Session(over) = self {
-            over.cancel();
+        if let Self::Session(visit) = self {
+            visit.over.cancel();
+        }
+    }
+
+    /// What the session's only client has declared, if it has.
+    pub fn declares(&self, capabilities: Option<&str>) {
+        if let Self::Session(visit) = self {
+            *visit.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = capabilities.map(Box::from);
+        }
+    }
+
+    /// What its only client has declared; `None` where it has said nothing, or there are several.
+    pub fn capabilities(&self) -> Option<Box<str>> {
+        match self {
+            Self::Session(visit) => visit.capabilities.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Self::Principal(_) => None,
         }
     }
 
     /// Cancelled once the session is over; `None` for what has no end.
     pub fn over(&self) -> Option<&CancellationToken> {
         match self {
-            Self::Session(over) => Some(over),
+            Self::Session(visit) => Some(&visit.over),
             Self::Principal(_) => None,
         }
     }

@@ -18,6 +18,7 @@ impl Session {
         let known = protocol::LEGACY.iter().find(|version| asked.as_deref() == Some(**version));
         let version = known.copied().unwrap_or(protocol::LATEST_LEGACY);
         let caller = params.as_ref().map(caller).unwrap_or_default();
+        self.tenant.declares(caller.capabilities.as_deref());
         let mut state = self.lock();
         state.version = Some(version);
         state.caller = Some(Arc::new(caller));

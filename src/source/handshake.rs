@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::link::Link;
-use crate::call::{CallError, ErrorKind};
+use crate::call::{CallError, ErrorKind, Tenant};
 use crate::catalog::ServerNote;
 use crate::catalog::offer::{Abilities, Offer};
 use crate::config::EraChoice;
@@ -54,14 +54,20 @@ impl NoGreeting {
 
 type Answer = Result<Message, CallError>;
 
-/// Negotiates the era and greets the source. `known` is what was found out earlier.
-pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> Result<Greeting, NoGreeting> {
+/// Negotiates the era and greets the source. `known` is what was found out earlier, `tenant` whose instance it is.
+pub async fn greet(
+    link: &Arc<Link>,
+    choice: EraChoice,
+    known: Option<Era>,
+    tenant: Option<&Tenant>,
+) -> Result<Greeting, NoGreeting> {
+    let can = &capabilities(tenant);
     match (choice, known) {
         (EraChoice::Legacy, _) => {
-            let (answer, greeting) = initialize_only(link).await;
+            let (answer, greeting) = initialize_only(link, can).await;
             greeting.map_err(|error| NoGreeting::Failed(prescribed(error, &answer, choice)))
         }
-        (EraChoice::Auto, Some(Era::Legacy)) => match initialize_only(link).await.1 {
+        (EraChoice::Auto, Some(Era::Legacy)) => match initialize_only(link, can).await.1 {
             Ok(greeting) => Ok(greeting),
             Err(error) => turned_modern(link, error).await,
         },
@@ -70,13 +76,21 @@ pub async fn greet(link: &Arc<Link>, choice: EraChoice, known: Option<Era>) -> R
             let rejected = || prescribed(rejected(link, "server/discover", &answer), &answer, choice);
             greeting.ok_or_else(|| NoGreeting::Failed(rejected()))
         }
-        (EraChoice::Auto, _) => probe(link).await,
+        (EraChoice::Auto, _) => probe(link, can).await,
     }
 }
 
+/// What a source is told that can be asked: where it has one client only, what that one has declared of it.
+fn capabilities(tenant: Option<&Tenant>) -> String {
+    let own = tenant.and_then(Tenant::capabilities);
+    let own = own.as_deref().and_then(Object::parse);
+    let carried = |name: &str| matches!(name, "roots" | "sampling" | "elicitation");
+    own.map_or_else(|| CAPABILITIES.to_owned(), |own| own.rewritten(carried, &[]))
+}
+
 /// The answer to `initialize`, and what it comes to.
-async fn initialize_only(link: &Arc<Link>) -> (Answer, Result<Greeting, CallError>) {
-    let answer = initialized(link, received(initialize(link, protocol::LATEST_LEGACY)).await).await;
+async fn initialize_only(link: &Arc<Link>, can: &str) -> (Answer, Result<Greeting, CallError>) {
+    let answer = initialized(link, can, received(initialize(link, can, protocol::LATEST_LEGACY)).await).await;
     let greeting = read_initialize(link, &answer);
     (answer, greeting)
 }
@@ -106,7 +120,7 @@ async fn discovered(link: &Arc<Link>) -> (Answer, Option<Greeting>) {
 }
 
 /// Asks for the modern era first, and for the legacy one when there is no modern answer.
-async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
+async fn probe(link: &Arc<Link>, can: &str) -> Result<Greeting, NoGreeting> {
     let mut discovering = discover(link);
     let mut first = match tokio::time::timeout(PROBE, &mut discovering).await {
         Ok(answer) => Some(settle(link, answer)),
@@ -123,7 +137,7 @@ async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
             return Err(NoGreeting::ProbeBroke(error.clone()));
         }
     }
-    let mut initializing = initialize(link, protocol::LATEST_LEGACY);
+    let mut initializing = initialize(link, can, protocol::LATEST_LEGACY);
     let mut waiting = first.is_none();
     loop {
         tokio::select! {
@@ -135,7 +149,7 @@ async fn probe(link: &Arc<Link>) -> Result<Greeting, NoGreeting> {
                 }
             }
             answer = &mut initializing => {
-                let answer = initialized(link, settle(link, answer)).await;
+                let answer = initialized(link, can, settle(link, answer)).await;
                 return read_initialize(link, &answer).map_err(NoGreeting::ProbeBroke);
             }
         }
@@ -146,9 +160,9 @@ fn discover(link: &Link) -> oneshot::Receiver<Answer> {
     link.request("server/discover", &format!("{{\"_meta\":{}}}", protocol::modern_meta()))
 }
 
-fn initialize(link: &Link, version: &str) -> oneshot::Receiver<Answer> {
+fn initialize(link: &Link, can: &str, version: &str) -> oneshot::Receiver<Answer> {
     let params = format!(
-        "{{\"protocolVersion\":\"{version}\",\"capabilities\":{CAPABILITIES},\"clientInfo\":{}}}",
+        "{{\"protocolVersion\":\"{version}\",\"capabilities\":{can},\"clientInfo\":{}}}",
         protocol::implementation()
     );
     link.request("initialize", &params)
@@ -156,10 +170,10 @@ fn initialize(link: &Link, version: &str) -> oneshot::Receiver<Answer> {
 
 /// The answer to `initialize`. A source that refuses the newest revision instead of answering with its own, and names those
 /// it speaks, is asked again in one of them.
-async fn initialized(link: &Link, answer: Answer) -> Answer {
+async fn initialized(link: &Link, can: &str, answer: Answer) -> Answer {
     let spoken = supported(&answer);
     match protocol::LEGACY.iter().find(|own| spoken.iter().any(|version| version == **own)) {
-        Some(version) if *version != protocol::LATEST_LEGACY => received(initialize(link, version)).await,
+        Some(version) if *version != protocol::LATEST_LEGACY => received(initialize(link, can, version)).await,
         _ => answer,
     }
 }

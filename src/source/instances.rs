@@ -61,6 +61,7 @@ impl Instances {
         let mut origin = self.origin.clone();
         origin.ending = origin.ending.of_session(tenant.over().cloned());
         origin.around.subscribers = origin.around.subscribers.of(whose);
+        origin.around.tenant = Some(tenant.clone());
         let gone = Gone { all: Arc::downgrade(self), whose };
         // Nobody waits for its list.
         let (door, _) = origin.spawn(role, Some(String::new()), (gone, over));

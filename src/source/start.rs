@@ -178,7 +178,7 @@ impl Attempt<'_> {
     async fn greet(&self, running: Running, known: Option<Era>) -> Result<Started, NoGreeting> {
         let (config, began) = (self.config, Instant::now());
         let greeting = tokio::select! {
-            greeting = handshake::greet(&running.link, config.era, known) => greeting,
+            greeting = handshake::greet(&running.link, config.era, known, self.around.tenant.as_ref()) => greeting,
             spent = budget::spent(&running, config, self.publish) => {
                 let error = too_slow(config, &running, began, spent);
                 let is_remembered = config.era == EraChoice::Auto && known == Some(Era::Legacy);
