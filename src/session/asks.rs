@@ -43,7 +43,7 @@ impl Asked {
 
 enum Asker {
     /// A source, which waits for the answer.
-    Source(Question),
+    Source(Box<Question>),
     /// The relay, for a source that asked by its answer.
     Relay(oneshot::Sender<Answer>),
 }
@@ -151,7 +151,7 @@ impl ClientCall {
                 }
                 let (method, params) = (question.method().into_owned(), question.params_for(false));
                 let of = [&[exchange.id][..], &question.others].concat();
-                session.ask(of, &method, &params, Asker::Source(question));
+                session.ask(of, &method, &params, Asker::Source(Box::new(question)));
             }
             Place::Parked(waiting) => waiting.add(question),
             Place::Over => question.refuse("the call is over"),
@@ -163,7 +163,7 @@ impl Rooted for Session {
     fn ask_for_roots(self: Arc<Self>, question: Question) {
         let params = question.params_for(false);
         let news = self.news.clone();
-        self.ask_on(&news, Vec::new(), ROOTS, &params, Asker::Source(question));
+        self.ask_on(&news, Vec::new(), ROOTS, &params, Asker::Source(Box::new(question)));
     }
 }
 
