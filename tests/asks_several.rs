@@ -68,8 +68,8 @@ impl Begun {
         if !answer.head.is_stream() {
             return answer.json();
         }
-        let data = answer.body.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok());
-        data.last().expect("an answer")
+        let mut data = answer.body.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok());
+        data.next_back().expect("an answer")
     }
 
     /// The next message on the stream.
