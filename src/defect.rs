@@ -127,7 +127,7 @@ mod tests {
         }));
         assert_eq!((runtime.block_on(task), is_contained()), (7, false));
         let apart = async move {
-            let lost = contained_apart(|| std::panic::resume_unwind(Box::new(1))).await.map(|()| ());
+            let lost: Option<()> = contained_apart(|| std::panic::resume_unwind(Box::new(1))).await;
             (contained_apart(is_contained).await, lost, apart(is_contained).await, contained(apart(is_contained)).await)
         };
         assert_eq!(runtime.block_on(apart), (Some(true), None, false, true));
