@@ -309,6 +309,17 @@ pub struct PairGlob {
     pub tool: String,
 }
 
+impl Config {
+    /// Who has which prefix.
+    pub fn prefixes(&self) -> Prefixes {
+        let usable = self.sources.iter().filter_map(|entry| match entry {
+            SourceEntry::Usable(source) => Some((source.prefix.clone(), source.id.clone())),
+            SourceEntry::Misconfigured(_) => None,
+        });
+        usable.collect()
+    }
+}
+
 impl SourceEntry {
     pub fn id(&self) -> &SourceId {
         match self {
@@ -347,13 +358,14 @@ impl SourceEntry {
     }
 }
 
-pub use check::check;
+pub use check::{check, check_after};
 pub use fault::{Fault, Unreadable};
 pub use http::address;
 pub use launch::{Resolved, SAFE_ENV};
 pub use lookup::{ExpandError, Expanded, Lookup, Problem};
 pub use remote::{Remote, ResolvedRemote, Transport};
 pub use schema::schema;
+pub use source::Prefixes;
 pub use system::{Oversight, SystemLookup};
 pub use template::{BadTemplate, Template};
 

@@ -60,6 +60,34 @@ fn an_edit_touches_only_what_it_changed() {
     relay.finish();
 }
 
+/// C08-A07: an added source with the prefix of a running one ended that one and its calls, and got the calls of its names.
+#[test]
+fn an_added_source_takes_no_prefix_of_a_running_one() {
+    let place = Place::new();
+    let eager = "exposure = \"eager\"";
+    let entry = |id: &str, settings: &str| place.journaled(id, &[], settings);
+    let mut relay = Relay::greeted_in(&place, eager, &[entry("notes", "prefix = \"shared\""), entry("own", "")]);
+    relay.call("notes", "echo", json!({}));
+    let (kept, notes) = (ask_slow(&mut relay, "notes", 2000), pid(&relay, "notes"));
+    let newcomers = [entry("archive", "prefix = \"shared\""), entry("bold", "prefix = \"own\"")];
+    let both = [entry("notes", "prefix = \"shared\""), entry("own", "")];
+    edit(&relay, eager, &[both.to_vec(), newcomers.to_vec()].concat());
+    for (id, other) in [("archive", "notes"), ("bold", "own")] {
+        let status = relay.status(id);
+        assert_eq!(status["status"], "misconfigured");
+        let reason = status["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(&format!("source `{other}` has the same prefix")), "{reason}");
+    }
+    assert_eq!(relay.answer(&kept).result()["isError"], Value::Null, "untouched");
+    assert_eq!(relay.call_direct("shared__echo", json!({"x": 1})).structured(), json!({"x": 1}));
+    assert_eq!(pid(&relay, "notes"), notes);
+    assert_eq!(place.journal_count("archive", "tools/call") + place.journal_count("bold", "tools/call"), 0);
+    // Who gives it up gives it away.
+    edit(&relay, eager, &[vec![entry("notes", "")], newcomers.to_vec()].concat());
+    assert_ne!(relay.status("archive")["status"], "misconfigured");
+    relay.finish();
+}
+
 /// A source that is in use is started anew by itself, and its tools stay in the list meanwhile.
 #[test]
 fn what_is_open_stays_open_when_its_source_changes() {

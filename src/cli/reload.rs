@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::setup::{self, Hangups};
 use super::watch::{Cause, Eye, Look, Wake, look};
 use super::{Common, Failure, relock};
-use crate::config::{Config, Exposure};
+use crate::config::{Config, Exposure, Prefixes};
 use crate::control::{Control, Reloaded};
 use crate::name::SourceId;
 
@@ -27,6 +27,8 @@ pub struct Loader {
     /// What the file looked like before it was read first.
     look: Look,
     lock: relock::Seen,
+    /// Who had which prefix when it was read last.
+    held: Prefixes,
 }
 
 impl Loader {
@@ -35,7 +37,7 @@ impl Loader {
         let file = setup::find_config(common)?;
         let look = look(&file);
         let lock = relock::Seen::beside(&file);
-        Ok(Self { file, exposure, look, lock })
+        Ok(Self { file, exposure, look, lock, held: Prefixes::new() })
     }
 
     pub fn file(&self) -> &Path {
@@ -44,7 +46,12 @@ impl Loader {
 
     /// The configuration, as the file says it now.
     pub fn read(&self) -> Reading {
-        Ok(self.adjusted(setup::check_file(&self.file)?.map_err(|error| setup::unreadable(&error))?))
+        Ok(self.adjusted(setup::check_file(&self.file, &self.held)?.map_err(|error| setup::unreadable(&error))?))
+    }
+
+    /// Takes note of what is put in force.
+    pub fn gave(&mut self, config: &Config) {
+        self.held = config.prefixes();
     }
 
     /// The same of a file that was changed. One that is empty or gone is about to be written.
@@ -77,7 +84,7 @@ pub async fn follow(loader: Loader, control: Control, mut hangups: Hangups) {
     // A file may lie where looking at it takes long, so none of this is done beside the messages.
     let watching = {
         let wake = wake.clone();
-        std::thread::Builder::new().name("config".to_owned()).spawn(move || watch(&loader, wakes, wake, &give))
+        std::thread::Builder::new().name("config".to_owned()).spawn(move || watch(loader, wakes, wake, &give))
     };
     if let Err(error) = watching {
         return tracing::warn!(%error, "configuration is not watched: no thread could be started");
@@ -112,7 +119,7 @@ pub async fn follow(loader: Loader, control: Control, mut hangups: Hangups) {
 
 /// Reads the file each time it has come to rest. A failure is told once, until something else is found.
 fn watch(
-    loader: &Loader,
+    mut loader: Loader,
     wakes: blocking::Receiver<Wake>,
     wake: blocking::Sender<Wake>,
     give: &mpsc::Sender<(Cause, Reading)>,
@@ -129,6 +136,9 @@ fn watch(
         let failure = reading.as_ref().err().map(ToString::to_string);
         let is_news = cause == Cause::Forced || failure.is_none() || failure != told;
         told = failure;
+        if let Ok(config) = &reading {
+            loader.gave(config);
+        }
         if is_news && give.blocking_send((cause, reading)).is_err() {
             return;
         }

@@ -31,8 +31,9 @@ fn exposures() -> impl TypedValueParser<Value = Exposure> {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let _log = setup::start_log(common);
-    let loader = Loader::new(common, arguments.exposure)?;
+    let mut loader = Loader::new(common, arguments.exposure)?;
     let config = loader.read()?;
+    loader.gave(&config);
     setup::log_faults(loader.file(), &config.faults);
     let address = match &arguments.http {
         None => None,

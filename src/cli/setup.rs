@@ -11,7 +11,7 @@ use tracing_subscriber::prelude::*;
 
 use super::progress::Progress;
 use super::{Common, Failure, Level, output};
-use crate::config::{self, Config, Fault, SystemLookup, Unreadable};
+use crate::config::{self, Config, Fault, Prefixes, SystemLookup, Unreadable};
 use crate::relay::Built;
 
 /// The file's name wherever it is looked for.
@@ -53,12 +53,12 @@ pub fn load_config(common: &Common) -> Result<(PathBuf, Config), Failure> {
 /// The same, with the place of what makes the file unreadable.
 pub fn read_config(common: &Common) -> Result<(PathBuf, Result<Config, Unreadable>), Failure> {
     let file = find_config(common)?;
-    let config = check_file(&file)?;
+    let config = check_file(&file, &Prefixes::new())?;
     Ok((file, config))
 }
 
-/// Reads and checks one file.
-pub fn check_file(file: &Path) -> Result<Result<Config, Unreadable>, Failure> {
+/// Reads and checks one file, as [`config::check_after`] does.
+pub fn check_file(file: &Path, held: &Prefixes) -> Result<Result<Config, Unreadable>, Failure> {
     let fails = |error: &dyn std::fmt::Display, hint: &str| Failure::Config {
         error: format!("{} cannot be read: {error}", file.display()),
         hint: hint.to_owned(),
@@ -69,7 +69,7 @@ pub fn check_file(file: &Path) -> Result<Result<Config, Unreadable>, Failure> {
     let told = if is_wide { "it seems to be UTF-16 text" } else { "it is not UTF-8 text" };
     let text = String::from_utf8(bytes).ok().filter(|_| !is_wide).ok_or_else(|| fails(&told, "save it as UTF-8"))?;
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    Ok(config::check(&text, &absolute, &SystemLookup::new()))
+    Ok(config::check_after(&text, &absolute, &SystemLookup::new(), held))
 }
 
 /// That the file is no TOML.

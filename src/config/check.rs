@@ -12,7 +12,7 @@ use super::fault::{Faults, Unreadable, before, did_you_mean, dotted, position};
 use super::keys::{FOREIGN_TABLES, RELAY, TOP, names};
 use super::lookup::Lookup;
 use super::read::Reader;
-use super::source::{self, Repeated};
+use super::source::{self, Prefixes, Repeated};
 use super::toolset;
 use super::values::{Span, Values};
 use super::{Config, Exposure, Pin, RelayConfig, http};
@@ -23,6 +23,11 @@ const SOURCE_TABLES: &str = "sources are tables named `[source.NAME]`";
 ///
 /// Looks at variables and files, runs no command. All faults are found in one run; a source with faults costs no other.
 pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unreadable> {
+    check_after(text, file, lookup, &Prefixes::new())
+}
+
+/// The same of a file that was read before: what `held` says of prefixes that sources have goes before what the file says anew.
+pub fn check_after(text: &str, file: &Path, lookup: &dyn Lookup, held: &Prefixes) -> Result<Config, Unreadable> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (tree, repeated) = parse(text, file)?;
     let base = folder_of(file);
@@ -33,7 +38,7 @@ pub fn check(text: &str, file: &Path, lookup: &dyn Lookup) -> Result<Config, Unr
     let relay = relay(&values, file);
     reader.pin = relay.pin;
     let sources = match tree.get("source").map(Spanned::get_ref) {
-        Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated),
+        Some(DeValue::Table(table)) => source::all(&mut reader, table, &repeated, held),
         _ => Vec::new(),
     };
     let toolsets = match tree.get("toolset").map(Spanned::get_ref) {

@@ -23,6 +23,9 @@ use super::{
 /// What is written twice, by table and id: the key and where the second one is.
 pub(super) type Repeated = BTreeMap<(&'static str, String), Vec<(String, Span)>>;
 
+/// Which source has which prefix.
+pub type Prefixes = BTreeMap<String, SourceId>;
+
 /// A source on its way into the configuration.
 struct Draft {
     id: SourceId,
@@ -37,11 +40,16 @@ struct Draft {
 }
 
 /// Every source of the file, by id.
-pub(super) fn all(reader: &mut Reader<'_>, table: &DeTable<'_>, repeated: &Repeated) -> Vec<SourceEntry> {
+pub(super) fn all(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    repeated: &Repeated,
+    held: &Prefixes,
+) -> Vec<SourceEntry> {
     let mut drafts: Vec<_> =
         table.iter().map(|(name, value)| draft(reader, table, name, value.get_ref(), repeated)).collect();
     drafts.sort_by(|a, b| a.id.cmp(&b.id));
-    tell_shared_prefixes(reader, &mut drafts);
+    tell_shared_prefixes(reader, &mut drafts, held);
     drafts.into_iter().map(|draft| draft.into_entry(reader)).collect()
 }
 
@@ -242,15 +250,26 @@ fn address(reader: &mut Reader<'_>, values: &Values, section: &str) {
     }
 }
 
-/// Direct names must tell sources apart: of two with one prefix, the later by id is at fault.
-fn tell_shared_prefixes(reader: &mut Reader<'_>, drafts: &mut [Draft]) {
-    let mut owners: BTreeMap<String, SourceId> = BTreeMap::new();
-    for draft in drafts {
+/// Direct names must tell sources apart. Of those with one prefix, the one that had it before keeps it, so that nobody's tools
+/// get into the place of others; else the one whose id it is, else the first by id. The rest are at fault.
+fn tell_shared_prefixes(reader: &mut Reader<'_>, drafts: &mut [Draft], held: &Prefixes) {
+    let mut owners: BTreeMap<String, (u8, SourceId)> = BTreeMap::new();
+    for draft in drafts.iter() {
         let Some(prefix) = &draft.prefix else { continue };
-        let Some(owner) = owners.get(prefix) else {
-            owners.insert(prefix.clone(), draft.id.clone());
-            continue;
+        let rank = match () {
+            () if held.get(prefix) == Some(&draft.id) => 0,
+            () if draft.id.as_str() == prefix => 1,
+            () => 2,
         };
+        let claim = (rank, draft.id.clone());
+        let owner = owners.entry(prefix.clone()).or_insert_with(|| claim.clone());
+        *owner = claim.min(owner.clone());
+    }
+    for draft in drafts {
+        let Some((_, owner)) = draft.prefix.as_ref().and_then(|prefix| owners.get(prefix)) else { continue };
+        if *owner == draft.id {
+            continue;
+        }
         let before = reader.faults.len();
         let cause = format!("source `{owner}` has the same prefix");
         reader.faults.add(&draft.at, dotted(&draft.section, "prefix"), cause, "give one of the two another `prefix`");
@@ -381,8 +400,12 @@ fn rules(values: &Values) -> ToolRules {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use crate::config::fake::FakeLookup;
     use crate::config::tests::{faults, read};
     use crate::config::{CallLimits, SourceEntry};
+    use crate::name::SourceId;
 
     #[test]
     fn a_source_is_checked_as_a_whole() {
@@ -435,7 +458,7 @@ mod tests {
             ),
             (
                 "[source.b]\ncommand = 'x'\n[source.a]\ncommand = 'x'\nprefix = 'b'",
-                "1: source.b.prefix: source `a` has the same prefix; hint: give one of the two another `prefix`",
+                "5: source.a.prefix: source `b` has the same prefix; hint: give one of the two another `prefix`",
             ),
         ] {
             assert_eq!(faults(text), [told], "{text}");
@@ -452,6 +475,23 @@ mod tests {
         let both = faults("[source.a]\ncommand = 'x'\nurl = 'https://x'\n");
         let told = "3: source.a.url: a source has a `command` or a `url`, not both; hint: remove one of the two";
         assert_eq!(both, [told]);
+    }
+
+    #[test]
+    fn who_had_a_prefix_before_keeps_it() {
+        let told = |text: &str, held: &[(&str, &str)]| -> Vec<String> {
+            let held = held.iter().map(|(prefix, id)| ((*prefix).to_owned(), SourceId::new(id).unwrap()));
+            let (file, lookup) = (Path::new("/conf/sources.toml"), FakeLookup::default());
+            let config = crate::config::check_after(text, file, &lookup, &held.collect()).unwrap();
+            config.faults.iter().map(|fault| fault.key.clone()).collect()
+        };
+        let both = "[source.a]\ncommand = 'x'\nprefix = 'p'\n[source.b]\ncommand = 'x'\nprefix = 'p'\n";
+        assert_eq!(told(both, &[]), ["source.b.prefix"]);
+        assert_eq!(told(both, &[("p", "b")]), ["source.a.prefix"]);
+        assert_eq!(told(both, &[("q", "b"), ("p", "gone")]), ["source.b.prefix"]);
+        let own = "[source.a]\ncommand = 'x'\nprefix = 'b'\n[source.b]\ncommand = 'x'\n";
+        assert_eq!(told(own, &[]), ["source.a.prefix"]);
+        assert_eq!(told(own, &[("b", "a")]), ["source.b.prefix"]);
     }
 
     #[test]
