@@ -413,7 +413,7 @@ impl World {
             for (id, listing, fresh) in listings {
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
                 let listing = match toolsets.get(&id) {
-                    Some(last) => listing.keeping(&last.note().offer),
+                    Some(last) => listing.keeping(&last.note().offer, || reload::raws(last)),
                     None => listing,
                 };
                 let toolset = with_spec(entry, |spec| Toolset::pinned(spec, &listing, pins.of(spec.id)));

@@ -357,9 +357,14 @@ fn unlisted(snapshot: &Snapshot, source: &Source, toolset: &Toolset, tool: &str)
         }
         return Resolved::Route(Route { source: source.clone(), tool: ToolName::new(tool), limits: config.limits });
     }
+    let lacks = match source.status().state {
+        State::Ready { lacks_tools: true, note, .. } => note,
+        _ => toolset.incomplete.clone(),
+    };
+    let lacks = lacks.map(|why| format!(" in its list, which may lack some: {why}")).unwrap_or_default();
     let mut error = CallError::new(
         ErrorKind::UnknownTool,
-        format!("source `{}` has no tool `{tool}`", source.id),
+        format!("source `{}` has no tool `{tool}`{lacks}", source.id),
         own_tool(tool).unwrap_or_else(|| snapshot.where_tools_are(source.id.as_str())),
     )
     .at(source.id.as_str(), Some(tool));

@@ -8,6 +8,7 @@ mod standing;
 #[path = "support/relay.rs"]
 mod support;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,22 +18,28 @@ use support::{Place, Relay, command, eventually, source};
 const EAGER: &str = "exposure = \"eager\"";
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// A small server in shell that gives these pages: the cursor (none: the first) and the rest of the answer's line. A
-/// `$n` in it counts the pages given.
+/// A small server in shell that gives these pages: the cursor (none: the first; `!`: that of another method) and the rest of the
+/// answer's line. A `$n` in it counts the pages given. Of the cursors that fit, the last counts.
 fn paged(id: &str, pages: &[(&str, String)]) -> String {
     let answer = |rest: &str| format!(r#"echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,{}}}""#, rest.replace('"', "\\\""));
     let hello = answer(
-        r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+        r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}"#,
     );
+    let none = answer(r#""result":{"resources":[],"resourceTemplates":[]}"#);
     let call = answer(r#""result":{"content":[]}"#);
     let mut cases = String::new();
     for (cursor, rest) in pages.iter().rev() {
-        let cursor = if cursor.is_empty() { "*tools/list*".to_owned() } else { format!("*'\"cursor\":\"{cursor}'*") };
+        let cursor = match (*cursor, cursor.strip_prefix('!')) {
+            ("", _) => "*tools/list*".to_owned(),
+            (_, Some(method)) => format!("*{method}*"),
+            (cursor, None) => format!("*'\"cursor\":\"{cursor}'*"),
+        };
         cases += &format!("{cursor}) n=$((n+1)); {};; ", answer(rest));
     }
     let script = format!(
         "n=0; while read -r line; do id=${{line#*\\\"id\\\":}}; id=${{id%%,*}}; case $line in \
-         *'\"initialize\"'*) {hello};; *tools/call*) {call};; {cases} esac; done"
+         *'\"initialize\"'*) {hello};; *tools/call*) {call};; {cases} \
+         *resources/*) {none};; esac; done"
     );
     // A dollar is written twice in `sources.toml`.
     command(id, "sh", &["-c", &script.replace('$', "$$")], "era = \"legacy\"")
@@ -70,28 +77,114 @@ fn c12_a01_every_page_is_read() {
 
 #[test]
 fn c12_a02_pages_without_end() {
+    let unreadable =
+        |cursor: &str| format!("{},\"nextCursor\":{cursor}}}", page(&["t1", "t2"], None).trim_end_matches('}'));
     let failing = "\"error\":{\"code\":-32603,\"message\":\"no third page\"}".to_owned();
     let sources = [
+        paged("number", &[("", unreadable("2"))]),
+        paged("half", &[("", unreadable("\"\\ud83d\""))]),
         paged("constant", &[("", page(&["t1"], Some("A"))), ("A", page(&["t1", "t2"], Some("A")))]),
         paged(
             "cycle",
             &[("", page(&["t1"], Some("A"))), ("A", page(&["t2"], Some("B"))), ("B", page(&["t1"], Some("A")))],
         ),
-        paged("empty", &[("", page(&["t1", "t2"], Some("")))]),
         paged("endless", &[("", page(&["t1", "t2"], Some("c$n"))), ("c", page(&[], Some("c$n")))]),
         paged("failing", &[("", page(&["t1"], Some("A"))), ("A", page(&["t2"], Some("B"))), ("B", failing)]),
         source("good", &[], ""),
     ];
     let mut relay = Trial::start(&sources);
-    for id in ["constant", "cycle", "empty", "endless", "failing"] {
+    for id in ["constant", "cycle", "number", "half", "endless", "failing"] {
         let start = Instant::now();
         assert_eq!(opened(&mut relay, id), ["t1", "t2"], "{id}");
         assert!(start.elapsed() < Duration::from_secs(10), "{id}: {:?}", start.elapsed());
         let reason = relay.await_status(id, "ready")["reason"].clone();
         assert!(reason.as_str().is_some_and(|why| why.contains("its list of tools")), "{id}: {reason}");
         assert_eq!(relay.call(id, "t2", json!({})).result(), json!({"content": []}), "{id}");
+        assert_eq!(relay.status(id)["withheld"], 0, "{id}: a page that came again is no tool listed twice");
     }
     assert_eq!(relay.call("good", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    relay.finish();
+}
+
+/// An empty cursor on the last page means that there is no more: the page that comes for it is the first or the last one, or it
+/// is refused. The source could not be locked, and its tools were told as withheld.
+#[test]
+fn c12_a02_an_empty_cursor_at_the_end() {
+    let place = Place::new();
+    let refused = "\"error\":{\"code\":-32602,\"message\":\"bad cursor\"}".to_owned();
+    let last = ("2", page(&["t2"], Some("")));
+    let sources = [
+        paged("one", &[("", page(&["t1", "t2"], Some("")))]),
+        paged("first", &[("", page(&["t1"], Some("2"))), last.clone()]),
+        paged("last", &[("", page(&["t1"], Some("2"))), ("\"", last.1.clone()), last.clone()]),
+        paged("refused", &[("", page(&["t1"], Some("2"))), ("\"", refused), last]),
+    ];
+    let file = place.config("pin = \"enforce\"", &sources);
+    let locked = Command::new(env!("CARGO_BIN_EXE_toolrelay")).args(["lock", "--config", &file]).output().unwrap();
+    assert!(locked.status.success(), "{locked:?}");
+    let mut relay = Trial::start_in(&place, "", &sources);
+    for id in ["one", "first", "last", "refused"] {
+        assert_eq!(opened(&mut relay, id), ["t1", "t2"], "{id}");
+        assert_eq!(relay.call(id, "t2", json!({})).result(), json!({"content": []}), "{id}");
+        let line = relay.await_status(id, "ready");
+        assert_eq!((&line["reason"], &line["withheld"]), (&Value::Null, &json!(0)), "{id}");
+    }
+    relay.finish();
+}
+
+/// A later page that failed once took the tools on it out of the list, and the next run told the rest as whole.
+#[test]
+fn c12_a02_a_later_page_that_fails_once() {
+    let place = Place::new();
+    let good = page(&["b"], None);
+    let second = place.write("second", &good);
+    let source = paged("s", &[("", page(&["a"], Some("2"))), ("2", format!("$(cat {second})"))]);
+    let sources = std::slice::from_ref(&source);
+    let mut relay = Trial::start_in(&place, EAGER, sources);
+    let list = relay.list();
+    assert!(list.contains("s__a") && list.contains("s__b"), "{list}");
+    place.write("second", "\"error\":{\"code\":-32603,\"message\":\"try later\"}");
+    let changed = relay.noticed(CHANGED);
+    relay.call("s", "a", json!({}));
+    let why = "page 2 of its list of tools failed";
+    let (kind, text) = relay.call("s", "none", json!({})).failure();
+    assert!(kind == "unknown_tool" && text.contains(why), "{text}");
+    assert!(relay.status("s")["reason"].to_string().contains(why));
+    assert_eq!(relay.list(), list, "what was listed before is kept");
+    assert_eq!(relay.call("s", "b", json!({})).result(), json!({"content": []}));
+    assert_eq!(relay.noticed(CHANGED), changed);
+    relay.finish();
+
+    let mut relay = Trial::start_in(&place, EAGER, sources);
+    assert!(relay.list().contains("s__b"));
+    let line = relay.status("s");
+    assert!(line["status"] == "dormant" && line["reason"].to_string().contains(why), "{line}");
+    place.write("second", &good);
+    relay.call("s", "none", json!({})).failure();
+    eventually("it is whole again", || relay.status("s")["reason"].is_null());
+    relay.finish();
+}
+
+/// The same of resources, which nothing told.
+#[test]
+fn c12_a02_a_later_page_of_resources_that_fails_once() {
+    let place = Place::new();
+    let resources =
+        |uri: &str, next: &str| format!("\"result\":{{\"resources\":[{{\"uri\":\"{uri}\",\"name\":\"x\"}}]{next}}}");
+    let second = place.write("second", resources("x://2", ""));
+    let (first, more) = (resources("x://1", ",\"nextCursor\":\"2\""), format!("$(cat {second})"));
+    let source = paged("s", &[("", page(&["a"], None)), ("!resources/list", first), ("2", more)]);
+    let mut relay = Trial::start_in(&place, "", &[source]);
+    let uris =
+        |relay: &mut Relay| relay.request("resources/list", json!({})).result()["resources"].as_array().unwrap().len();
+    relay.call("s", "a", json!({}));
+    eventually("both are listed", || uris(&mut relay) == 2);
+    place.write("second", "\"error\":{\"code\":-32603,\"message\":\"try later\"}");
+    relay.call("s", "a", json!({}));
+    relay.call("s", "none", json!({})).failure();
+    let why = "page 2 of its list of resources failed";
+    eventually("it is told", || relay.status("s")["reason"].to_string().contains(why));
+    assert_eq!(uris(&mut relay), 2);
     relay.finish();
 }
 

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::offer::Offer;
+use super::offer::{Item, Offer};
 use super::packed::Packed;
 use super::text::{bounded_text, single_line};
 use crate::name::ToolName;
@@ -60,9 +60,10 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// Which lists besides the tools could not be read.
+/// Which lists could not be read, or not to their end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread {
+    pub tools: bool,
     pub prompts: bool,
     pub resources: bool,
     pub templates: bool,
@@ -79,9 +80,9 @@ pub struct Listing {
     pub rejected: Vec<Rejected>,
     /// Why the list may lack tools (a later page failed, say).
     pub incomplete: Option<String>,
-    /// What the note lacks.
+    /// What it and its note lack.
     pub unread: Unread,
-    /// A hash over the tools, the rejects and the note, whatever the order in which the source listed them.
+    /// A hash over the tools, the rejects, the note and whether tools may be lacking, whatever the order in which the source listed them.
     pub digest: String,
     /// A hash over the tools and the rejects alone.
     pub tools_digest: String,
@@ -144,33 +145,43 @@ impl Listing {
         let note = note.cleaned();
         let (names, texts): (Vec<ToolName>, Vec<&str>) = tools.into_iter().unzip();
         let tools_digest = tools_digest(&texts, &rejected);
-        let digest = digest(&tools_digest, &note);
+        let digest = digest(&tools_digest, &note, incomplete.is_some());
         let tools = names.into_iter().zip(Packed::all(&texts)).map(|(name, raw)| ListedTool { name, raw }).collect();
         Self { tools, note, rejected, incomplete, unread: Unread::default(), digest, tools_digest }
     }
 
-    /// With what was known before in place of the lists that could not be read.
+    /// With what was known before in place of what could not be read.
     #[must_use]
-    pub fn keeping(mut self, known: &Offer) -> Self {
+    pub fn keeping(mut self, known: &Offer, tools: impl FnOnce() -> Vec<Box<str>>) -> Self {
         let unread = std::mem::take(&mut self.unread);
         let own = &mut self.note.offer;
         if unread.prompts {
-            own.prompts.clone_from(&known.prompts);
+            fill(&mut own.prompts, &known.prompts);
         }
         if unread.resources {
-            own.resources.clone_from(&known.resources);
+            fill(&mut own.resources, &known.resources);
         }
         if unread.templates {
-            own.templates.clone_from(&known.templates);
+            fill(&mut own.templates, &known.templates);
         }
         if unread.skills {
-            own.skills.clone_from(&known.skills);
-            own.skills_hint = known.skills_hint;
+            own.skills_hint = known.skills_hint.filter(|_| own.skills.is_empty());
+            fill(&mut own.skills, &known.skills);
         }
         if unread != Unread::default() {
-            self.digest = digest(&self.tools_digest, &self.note);
+            self.digest = digest(&self.tools_digest, &self.note, self.incomplete.is_some());
         }
-        self
+        if unread.tools { self.with_more(&tools()) } else { self }
+    }
+
+    /// With those of the tools that it has not.
+    fn with_more(self, tools: &[Box<str>]) -> Self {
+        let (known, _) = sorted(tools.iter().map(AsRef::as_ref));
+        let is_own = |name: &ToolName| self.tools.binary_search_by(|tool| tool.name.cmp(name)).is_ok();
+        let more = known.into_iter().filter(|(name, _)| !is_own(name)).map(|(_, raw)| raw.into());
+        let own = self.tools.iter().map(|tool| tool.raw.unpack().into_boxed_str());
+        let raws: Vec<Box<str>> = own.chain(more).collect();
+        Self::beside(self.rejected, raws, self.note, self.incomplete)
     }
 
     /// The tools and rejects as bytes to be stored; the note is stored apart.
@@ -269,10 +280,22 @@ fn tools_digest(tools: &[&str], rejected: &[Rejected]) -> String {
     hash.hex(DIGEST_HEX)
 }
 
-fn digest(tools: &str, note: &ServerNote) -> String {
+/// Adds those items whose keys are not there, and keeps the order.
+fn fill(own: &mut Vec<Item>, known: &[Item]) {
+    let read = own.len();
+    let more = known.iter().filter(|item| own[..read].binary_search_by(|own| own.key.cmp(&item.key)).is_err());
+    let more: Vec<Item> = more.cloned().collect();
+    own.extend(more);
+    own.sort_by(|a, b| a.key.cmp(&b.key));
+}
+
+fn digest(tools: &str, note: &ServerNote, may_lack: bool) -> String {
     let mut hash = Fingerprint::new();
     hash.text(tools).text(&note.name).maybe(note.title.as_deref());
     hash.maybe(note.version.as_deref()).maybe(note.instructions.as_deref());
+    if may_lack {
+        hash.flag(true);
+    }
     if note.offer != Offer::default() {
         hash.text(&serde_json::to_string(&note.offer).expect("BUG: an offer always serializes"));
     }

@@ -87,6 +87,8 @@ pub struct Outline {
     pub tool_names_hint: Vec<String>,
     /// [`ToolsetSpec::rules_digest`] of the configuration it was made under.
     pub rules: String,
+    /// As in [`Listing`].
+    pub incomplete: Option<String>,
 }
 
 impl Outline {
@@ -126,6 +128,8 @@ pub struct Toolset {
     pub categories: Categories,
     /// The tools that are not what was accepted, withheld for that or only marked, sorted by tool name.
     pub drift: Vec<Drift>,
+    /// Why the source may have more tools.
+    pub incomplete: Option<String>,
     note: ServerNote,
     hint: Vec<String>,
     rules: String,
@@ -172,6 +176,7 @@ impl Toolset {
             tools_digest: digest(&listing.tools_digest, &entries, &withheld, spec.rules, &drift),
             tool_names_hint: hint,
             rules: spec.rules_digest(),
+            incomplete: listing.incomplete.clone(),
         };
         Self { entries, withheld, categories, drift, loaded: true, ..Self::outline(spec, &outline) }
     }
@@ -200,6 +205,7 @@ impl Toolset {
             loaded: false,
             categories: Categories::default(),
             drift: Vec::new(),
+            incomplete: outline.incomplete.clone(),
             note,
             hint: outline.tool_names_hint.clone(),
             rules: outline.rules.clone(),
@@ -290,6 +296,7 @@ impl Toolset {
             tools_digest: self.tools_digest.clone(),
             tool_names_hint: self.hint.clone(),
             rules: self.rules.clone(),
+            incomplete: self.incomplete.clone(),
         }
     }
 

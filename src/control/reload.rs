@@ -203,8 +203,12 @@ fn is_same_server(old: &Reach, new: &Reach) -> bool {
 
 /// The tools of a toolset as their source listed them, as far as they are at hand.
 pub(super) fn at_hand(toolset: &Toolset) -> Listing {
-    let raws = toolset.entries.iter().map(|entry| entry.raw.unpack().into_boxed_str());
-    Listing::new(raws, toolset.note().clone(), None)
+    Listing::new(raws(toolset), toolset.note().clone(), toolset.incomplete.clone())
+}
+
+/// The JSON of each tool.
+pub(super) fn raws(toolset: &Toolset) -> Vec<Box<str>> {
+    toolset.entries.iter().map(|entry| entry.raw.unpack().into_boxed_str()).collect()
 }
 
 fn source_config(entry: &SourceEntry) -> Option<&SourceConfig> {

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Context, json, read};
 use crate::call::CallError;
 use crate::catalog::drift::Drift;
+use crate::catalog::Toolset;
 use crate::snapshot::Snapshot;
+use crate::source::State;
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 
@@ -79,6 +81,13 @@ fn is_none(number: &usize) -> bool {
     *number == 0
 }
 
+/// Why what is remembered of a source may not be all of it; of one that runs, its state tells.
+fn lacks(state: &State, toolset: &Toolset) -> Option<String> {
+    let why =
+        toolset.incomplete.as_ref().filter(|_| matches!(state, State::Dormant { .. } | State::Starting { .. }))?;
+    Some(format!("when it was listed last, {why}"))
+}
+
 pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<String, CallError> {
     let Arguments {} = read("list_sources", arguments)?;
     let snapshot = context.control.snapshots.loaded().await;
@@ -91,7 +100,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             provider: &toolset.provider,
             summary: &toolset.summary,
             status: status.state.name(),
-            reason: status.state.reason(),
+            reason: status.state.reason().or_else(|| lacks(&status.state, toolset)),
             since: humantime::format_rfc3339_seconds(status.since).to_string(),
             transport: snapshot.transport(id),
             instances: snapshot.source(id)?.instances(),

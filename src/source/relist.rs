@@ -44,8 +44,16 @@ struct Page {
     items: Vec<Box<str>>,
     /// What must not be used of it.
     rejected: Vec<Rejected>,
-    next: Option<String>,
+    next: Next,
     hint: Option<CacheHint>,
+}
+
+/// What a page says of the one after it.
+enum Next {
+    Nothing,
+    Cursor(String),
+    /// There is one, and its cursor cannot be read.
+    Unreadable,
 }
 
 /// All pages of a list.
@@ -54,6 +62,8 @@ struct Whole {
     rejected: Vec<Rejected>,
     /// Why it may lack some.
     incomplete: Option<String>,
+    /// What it lacks is on a page that failed, and comes when that does not.
+    failed: bool,
     /// What all pages say of how long it holds.
     hint: Option<CacheHint>,
 }
@@ -78,7 +88,7 @@ pub async fn read<T: Future<Output = ()>>(
     tell: impl Fn(Result<Box<Read>, CallError>) -> T,
 ) {
     let limit = start_timeout.min(PAGE_TIME);
-    let Whole { items: tools, rejected, incomplete, .. } = match whole(link, TOOLS, limit).await {
+    let Whole { items: tools, rejected, incomplete, failed, .. } = match whole(link, TOOLS, limit).await {
         Ok(tools) => tools,
         Err(error) => return tell(Err(error)).await,
     };
@@ -89,7 +99,7 @@ pub async fn read<T: Future<Output = ()>>(
         done = &mut rest => done,
         () = tokio::time::sleep(SOON) => {
             let lacks = Some("what it has besides tools is still being read".to_owned());
-            let unread = Unread { prompts: true, resources: true, templates: true, skills: true };
+            let unread = Unread { tools: failed, prompts: true, resources: true, templates: true, skills: true };
             let mut listing = Listing::beside(rejected.clone(), tools.iter().cloned(), note, incomplete.clone());
             listing.unread = unread;
             tell(Ok(Box::new(Read { listing, lacks, more: true }))).await;
@@ -97,7 +107,7 @@ pub async fn read<T: Future<Output = ()>>(
         }
     };
     let mut listing = Listing::beside(rejected, tools, note, incomplete);
-    listing.unread = unread;
+    listing.unread = Unread { tools: failed, ..unread };
     tell(Ok(Box::new(Read { listing, lacks, more: false }))).await;
 }
 
@@ -120,10 +130,11 @@ async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerN
     let lacks: Vec<_> =
         [&prompts, &resources, &templates, &skills].into_iter().filter_map(|it| it.lacks.clone()).collect();
     let unread = Unread {
-        prompts: prompts.lacks.is_some(),
-        resources: resources.lacks.is_some(),
-        templates: templates.lacks.is_some(),
-        skills: skills.lacks.is_some(),
+        tools: false,
+        prompts: prompts.failed,
+        resources: resources.failed,
+        templates: templates.failed,
+        skills: skills.failed,
     };
     (offer.prompts, offer.resources, offer.templates) = (prompts.items, resources.items, templates.items);
     (offer.skills, offer.skills_hint) = (skills.items, skills.hint);
@@ -135,8 +146,10 @@ async fn besides(link: &Link, mut note: ServerNote, limit: Duration) -> (ServerN
 struct Offered {
     items: Vec<Item>,
     hint: Option<CacheHint>,
-    /// Why it could not be read.
+    /// Why it could not be read, or not all of it.
     lacks: Option<String>,
+    /// As in [`Whole`].
+    failed: bool,
 }
 
 async fn offered(link: &Link, list: List, key: &str, has: bool, limit: Duration) -> Offered {
@@ -146,7 +159,7 @@ async fn offered(link: &Link, list: List, key: &str, has: bool, limit: Duration)
     match whole(link, list, limit).await {
         Ok(whole) => {
             let items = items(whole.items.iter().map(|raw| &**raw), key);
-            Offered { items, hint: whole.hint, lacks: None }
+            Offered { items, hint: whole.hint, lacks: whole.incomplete, failed: whole.failed }
         }
         Err(error) => {
             let own = format!("source `{}`: ", link.source);
@@ -157,47 +170,88 @@ async fn offered(link: &Link, list: List, key: &str, has: bool, limit: Duration)
             } else {
                 tracing::warn!(source = link.source, method = list.method, why, "list not read");
             }
-            Offered { lacks: Some(format!("`{}` could not be read: {why}", list.method)), ..Offered::default() }
+            let lacks = Some(format!("`{}` could not be read: {why}", list.method));
+            Offered { lacks, failed: true, ..Offered::default() }
         }
     }
 }
 
 /// All pages of a list. What was read before a failure on a later page is kept and marked incomplete.
 async fn whole(link: &Link, list: List, limit: Duration) -> Result<Whole, CallError> {
-    let (mut found, mut rejected) = (Vec::new(), Vec::new());
+    let mut found = Found::default();
     let mut seen = HashSet::new();
     let mut cursor: Option<String> = None;
     let mut empty = 0;
-    let (mut incomplete, mut hint) = (None, None);
+    let (mut incomplete, mut failed, mut hint) = (None, false, None);
     for number in 1.. {
         let page = match page(link, list, cursor.as_deref(), limit).await {
             Ok(page) => page,
             Err(error) if number > 1 => {
                 incomplete = Some(format!("page {number} of its list of {} failed: {}", list.items, error.message));
+                failed = true;
                 break;
             }
             Err(error) => return Err(error),
         };
+        if cursor.as_deref() == Some("") && found.has_page(&page.items) {
+            // By an empty cursor it meant that there is no more.
+            break;
+        }
         hint = if number == 1 { page.hint } else { page.hint.and_then(|of_page| hint.map(|hint| of_page.and(hint))) };
         empty = if page.items.is_empty() && page.rejected.is_empty() { empty + 1 } else { 0 };
-        found.extend(page.items);
-        rejected.extend(page.rejected);
-        let Some(next) = page.next else { break };
-        let why = if !seen.insert(next.clone()) {
-            "the same cursor came twice"
-        } else if number >= PAGES_MAX || found.len() >= ITEMS_MAX || empty >= EMPTY_PAGES_MAX {
-            "the list does not end"
-        } else {
-            cursor = Some(next);
-            continue;
+        found.add(page.items, page.rejected);
+        let why = match page.next {
+            Next::Nothing => break,
+            Next::Unreadable => "its `nextCursor` is no text that can be read",
+            Next::Cursor(next) if !seen.insert(next.clone()) => "the same cursor came twice",
+            Next::Cursor(_) if number >= PAGES_MAX || found.items.len() >= ITEMS_MAX || empty >= EMPTY_PAGES_MAX => {
+                "the list does not end"
+            }
+            Next::Cursor(next) => {
+                cursor = Some(next);
+                continue;
+            }
         };
-        incomplete = Some(format!("its list of {} was cut after {number} pages: {why}", list.items));
+        incomplete = Some(format!("its list of {} was cut after page {number}: {why}", list.items));
         break;
     }
     if let Some(why) = &incomplete {
         tracing::warn!(source = link.source, why, "list incomplete");
+        found.drop_repeats();
     }
-    Ok(Whole { items: found, rejected, incomplete, hint })
+    Ok(Whole { items: found.items, rejected: found.rejected, incomplete, failed, hint })
+}
+
+/// What the pages of a list had so far.
+#[derive(Default)]
+struct Found {
+    items: Vec<Box<str>>,
+    rejected: Vec<Rejected>,
+    /// Where the second page begins, and the last one.
+    second: Option<usize>,
+    last: usize,
+}
+
+impl Found {
+    fn add(&mut self, items: Vec<Box<str>>, rejected: Vec<Rejected>) {
+        self.last = self.items.len();
+        self.items.extend(items);
+        self.rejected.extend(rejected);
+        self.second.get_or_insert(self.items.len());
+    }
+
+    /// Whether the first page was the same, or the last one.
+    fn has_page(&self, items: &[Box<str>]) -> bool {
+        self.items[..self.second.unwrap_or(0)] == *items || self.items[self.last..] == *items
+    }
+
+    /// Pages that came round again are no tools listed twice.
+    fn drop_repeats(&mut self) {
+        let mut seen = HashSet::new();
+        self.items.retain(|item| seen.insert(item.clone()));
+        let mut seen = HashSet::new();
+        self.rejected.retain(|item| seen.insert((item.name.clone(), item.reason.clone())));
+    }
 }
 
 async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) -> Result<Page, CallError> {
@@ -230,9 +284,11 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
         let code = object.as_ref().and_then(|error| error.get("code")).unwrap_or("?").to_owned();
         let may_refuse =
             list.method == TOOLS.method && cursor.is_none() && !link.declares_tools.load(Ordering::Relaxed);
-        if may_refuse || code == protocol::METHOD_NOT_FOUND.to_string() {
+        // Who takes no empty cursor meant by it that there is no more.
+        let is_over = cursor == Some("") && code == protocol::INVALID_PARAMS.to_string();
+        if may_refuse || is_over || code == protocol::METHOD_NOT_FOUND.to_string() {
             // A source without tools is a source all the same.
-            return Ok(Page { items: Vec::new(), rejected: Vec::new(), next: None, hint: None });
+            return Ok(Page { items: Vec::new(), rejected: Vec::new(), next: Next::Nothing, hint: None });
         }
         let text = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
         let text = crate::redact::one_line(&crate::redact::mask(&text, &[]), 200);
@@ -254,7 +310,12 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
             None => true,
         });
     }
-    let next = result.as_ref().and_then(|result| result.string("nextCursor").map(|next| next.into_owned()));
+    let next = match result.as_ref().and_then(|result| Some((result, result.get("nextCursor")?))) {
+        None | Some((_, "null")) => Next::Nothing,
+        Some((result, _)) => {
+            result.string("nextCursor").map_or(Next::Unreadable, |next| Next::Cursor(next.into_owned()))
+        }
+    };
     let hint = result.as_ref().and_then(|result| {
         let ttl_ms = result.get("ttlMs")?.parse().ok()?;
         Some(CacheHint { ttl_ms, public: result.string("cacheScope").as_deref() == Some("public") })
