@@ -8,6 +8,7 @@ mod completions;
 mod connect;
 mod find;
 mod lock;
+mod matched;
 mod output;
 mod pretty;
 mod progress;

@@ -24,6 +24,8 @@ pub struct Config {
     pub toolsets: Vec<ToolsetConfig>,
     /// Every fault of the file, in file order; those of a source are also told in its entry.
     pub faults: Vec<Fault>,
+    /// What works and is hardly meant, in file order.
+    pub warnings: Vec<Fault>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -386,4 +388,5 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod toolset;
+mod unwise;
 mod values;

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::catalog::Listing;
 use crate::config::Config;
 use crate::control::{Control, World, key_of};
 use crate::menu::{self, batch::Batches};
@@ -18,7 +19,7 @@ use crate::snapshot::Principal;
 use crate::source::updates::Subscribers;
 use crate::source::watchdog::Watchdog;
 use crate::source::{Known, Source, SourceEvent, Surroundings};
-use crate::store::{Recalled, Store};
+use crate::store::{Key, Recalled, Store};
 
 /// How many events of sources may wait for the control plane.
 const SOURCE_EVENTS: usize = 256;
@@ -126,6 +127,11 @@ impl Relay {
             tracker: self.tracker.clone(),
             shutdown: self.shutdown.clone(),
         }
+    }
+
+    /// What each source listed last, with what is withheld of it, as far as the memory holds it.
+    pub async fn listings(&self) -> Vec<(Key, Listing)> {
+        self.store.load(self.config.sources.iter().filter_map(key_of).collect()).await
     }
 
     /// Ends everything: every process of every source is gone when this returns, or killed.

@@ -123,6 +123,30 @@ fn what_can_never_work_is_a_fault() {
     ran.exits(1).shows(&["a", "unreachable", "was not found", "put the rest into `args`"]);
 }
 
+/// A `deny` in another form than a glob withheld nothing, and nobody was told; `--json` had no warnings at all.
+#[test]
+fn check_warns_of_what_is_hardly_meant() {
+    let rules = "deny = ['{delete,write}_*', 'good/echo', 'nosuch_*', 'sleep', 'burst']\nallow = ['*']\ntool.ecko.hidden = true\n";
+    let bench =
+        Bench::new(&GOOD.replacen("deny = ", "#deny = ", 1).replacen("command = ", &format!("{rules}command = "), 1));
+    let lists = |told: &Value| -> Vec<(String, bool)> {
+        let of = |line: &Value| (line["key"].as_str().unwrap().to_owned(), line["line"].is_u64());
+        told.as_array().unwrap().iter().filter(|line| line["severity"] == "warning").map(of).collect()
+    };
+    let keys =
+        |keys: &[(&str, bool)]| keys.iter().map(|(key, at)| (format!("source.good.{key}"), *at)).collect::<Vec<_>>();
+    let ran = bench.run(&["check"]);
+    ran.exits(0).shows(&["source.good.deny[0]: warning: `{`, `}` and `,` stand for themselves in a glob"]);
+    ran.shows(&["source.good.deny[1]: warning: it begins with the id of the source"])
+        .shows(&["hint: write `echo` alone"]);
+    let first = keys(&[("deny[1]", true), ("deny[0]", true)]);
+    assert_eq!(lists(&bench.run(&["check", "--json"]).exits(0).json()), first);
+    let report = bench.run(&["check", "--connect", "--json"]).exits(0).json();
+    let unmatched = keys(&[("deny[0]", false), ("deny[1]", false), ("deny[2]", false), ("tool.ecko", false)]);
+    assert_eq!(lists(&report["warnings"]), [first, unmatched].concat());
+    bench.run(&["check", "--connect"]).exits(0).shows(&["source.good.deny[2]: warning: `nosuch_*` fits nothing"]);
+}
+
 #[test]
 fn check_is_content_with_a_good_file() {
     let bench = Bench::new(GOOD);

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::progress::Progress;
 use super::table::counted;
-use super::{Common, Failure, connect, output, relayed, setup};
-use crate::config::{Config, Fault, Pin, Reach, SourceEntry, SystemLookup, Unreadable};
+use super::{Common, Failure, connect, matched, output, relayed, setup};
+use crate::config::{Config, Fault, Pin, Unreadable};
 use crate::pins::{self, Unusable};
 
 #[derive(clap::Args)]
@@ -18,11 +18,14 @@ pub struct Arguments {
     connect: bool,
 }
 
-/// A fault as `--json` prints it.
+/// A fault or a warning as `--json` prints it.
 #[derive(Serialize)]
 struct FaultLine<'a> {
+    severity: &'static str,
     file: String,
+    #[serde(skip_serializing_if = "is_nowhere")]
     line: usize,
+    #[serde(skip_serializing_if = "is_nowhere")]
     column: usize,
     /// Empty where the file is no TOML.
     key: &'a str,
@@ -30,10 +33,15 @@ struct FaultLine<'a> {
     hint: &'a str,
 }
 
+fn is_nowhere(place: &usize) -> bool {
+    *place == 0
+}
+
 /// What `check --connect --json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     faults: Vec<FaultLine<'a>>,
+    warnings: Vec<FaultLine<'a>>,
     sources: Vec<connect::SourceLine>,
 }
 
@@ -50,25 +58,31 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
             return Err(setup::unreadable(&error));
         }
     };
+    let warnings: Vec<Fault> = config.warnings.iter().cloned().chain(unpinned(&file, &config)).collect();
     if !common.json {
         output::text(&told(&file, &config))?;
-        output::text(&cautions(&file, &config))?;
+        output::text(&warned(&file, &warnings))?;
     }
     let faulty = faulty(&file, &config);
     if !arguments.connect {
         if common.json {
-            output::json(&config.faults.iter().map(FaultLine::from).collect::<Vec<_>>())?;
+            let faults = config.faults.iter().map(FaultLine::from);
+            output::json(&faults.chain(warnings.iter().map(FaultLine::warning)).collect::<Vec<_>>())?;
         }
         return faulty;
     }
     let faults = config.faults.clone();
     let connected = relayed::with(config, &progress, async |relay, progress| {
-        let lines = connect::all(relay, progress).await;
-        let outcome = connect::outcome(&lines);
+        let sources = connect::all(relay, progress).await;
+        let outcome = connect::outcome(&sources);
+        let unmatched = matched::none(relay, &file).await;
         if common.json {
-            output::json(&Report { faults: faults.iter().map(FaultLine::from).collect(), sources: lines })?;
+            let faults = faults.iter().map(FaultLine::from).collect();
+            let warnings = warnings.iter().chain(&unmatched).map(FaultLine::warning).collect();
+            output::json(&Report { faults, warnings, sources })?;
         } else {
-            output::text(&connect::table(&lines))?;
+            output::text(&connect::table(&sources))?;
+            output::text(&warned(&file, &unmatched))?;
         }
         outcome
     });
@@ -86,22 +100,17 @@ fn told(file: &Path, config: &Config) -> String {
     })
 }
 
-/// What works and is unwise, one a line.
-fn cautions(file: &Path, config: &Config) -> String {
-    let usable = config.sources.iter().filter_map(|entry| match entry {
-        SourceEntry::Usable(source) if source.enabled => Some(source),
-        _ => None,
-    });
-    let told = usable.filter_map(|source| {
-        let Reach::Http(remote) = &source.reach else { return None };
-        let caution = remote.caution(&SystemLookup::default())?;
-        Some(format!("{}: source.{}: warning: {caution}\n", file.display(), source.id))
-    });
-    told.chain(unpinned(file, config)).collect()
+/// The warnings, as the faults are told.
+fn warned(file: &Path, warnings: &[Fault]) -> String {
+    warnings.iter().fold(String::new(), |mut text, Fault { line, key, cause, hint, .. }| {
+        let place = if *line == 0 { String::new() } else { format!(":{line}") };
+        let _ = writeln!(text, "{}{place}: {key}: warning: {cause}\n    hint: {hint}", file.display());
+        text
+    })
 }
 
 /// That the tools cannot be held against the lock, where they should be.
-fn unpinned(file: &Path, config: &Config) -> Option<String> {
+fn unpinned(file: &Path, config: &Config) -> Option<Fault> {
     // What it would be without its fault is not known.
     if config.faults.iter().any(|fault| fault.key == "relay.pin") {
         return None;
@@ -112,7 +121,8 @@ fn unpinned(file: &Path, config: &Config) -> Option<String> {
     };
     let so =
         if config.relay.pin == Pin::Enforce { "no tool can be called" } else { "tools are not compared with the lock" };
-    Some(format!("{}: relay.pin: warning: {so}: {error}; {}\n", file.display(), error.hint()))
+    let (file, key, cause) = (file.to_owned(), "relay.pin".to_owned(), format!("{so}: {error}"));
+    Some(Fault { file, line: 0, column: 0, key, cause, hint: error.hint().to_owned() })
 }
 
 fn faulty(file: &Path, config: &Config) -> Result<(), Failure> {
@@ -128,13 +138,21 @@ fn faulty(file: &Path, config: &Config) -> Result<(), Failure> {
 impl<'a> From<&'a Fault> for FaultLine<'a> {
     fn from(fault: &'a Fault) -> Self {
         let Fault { file, line, column, key, cause, hint } = fault;
-        Self { file: file.display().to_string(), line: *line, column: *column, key, cause, hint }
+        let file = file.display().to_string();
+        Self { severity: "fault", file, line: *line, column: *column, key, cause, hint }
+    }
+}
+
+impl<'a> FaultLine<'a> {
+    fn warning(fault: &'a Fault) -> Self {
+        Self { severity: "warning", ..Self::from(fault) }
     }
 }
 
 impl<'a> From<&'a Unreadable> for FaultLine<'a> {
     fn from(error: &'a Unreadable) -> Self {
         let Unreadable { file, line, column, cause, hint } = error;
-        Self { file: file.display().to_string(), line: *line, column: *column, key: "", cause, hint }
+        let file = file.display().to_string();
+        Self { severity: "fault", file, line: *line, column: *column, key: "", cause, hint }
     }
 }

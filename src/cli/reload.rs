@@ -101,11 +101,11 @@ pub async fn follow(loader: Loader, control: Control, mut hangups: Hangups) {
         let Some((cause, reading)) = reading else { return };
         match reading {
             Ok(config) => {
-                let faults = config.faults.clone();
+                let (faults, warnings) = (config.faults.clone(), config.warnings.clone());
                 let Some(reloaded) = control.reload(config).await else { return };
                 tell(&file, cause, &reloaded);
                 if reloaded.new_faults {
-                    setup::log_faults(&file, &faults);
+                    setup::log_faults(&file, &faults, &warnings);
                 }
             }
             Err(Failure::Config { error, hint }) => {

@@ -34,7 +34,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<(), Failure> {
     let mut loader = Loader::new(common, arguments.exposure)?;
     let config = loader.read()?;
     loader.gave(&config);
-    setup::log_faults(loader.file(), &config.faults);
+    setup::log_faults(loader.file(), &config.faults, &config.warnings);
     let address = match &arguments.http {
         None => None,
         Some(None) => Some(config.http.listen),

@@ -88,8 +88,11 @@ pub fn build(config: Config) -> Built {
     Built::new(config, directory)
 }
 
-/// Logs the faults of a configuration that runs all the same.
-pub fn log_faults(file: &Path, faults: &[Fault]) {
+/// Logs the faults and the warnings of a configuration that runs all the same.
+pub fn log_faults(file: &Path, faults: &[Fault], warnings: &[Fault]) {
+    for warning in warnings {
+        tracing::warn!(%warning, "hardly meant in the configuration");
+    }
     for fault in faults {
         tracing::warn!(%fault, "fault in the configuration");
     }

@@ -96,7 +96,7 @@ pub fn run(common: &Common) -> Result<(), Failure> {
     let progress = Progress::new(common.json);
     let _log = setup::start_command_log(common, &progress);
     let (file, mut config) = setup::load_config(common)?;
-    setup::log_faults(&file, &config.faults);
+    setup::log_faults(&file, &config.faults, &[]);
     let configured = config.relay.exposure;
     // Trying searches and openings must change nothing for the next run, and one try nothing for the next.
     (config.relay.exposure, config.relay.remember) = (Exposure::Toolsets, false);

@@ -52,7 +52,9 @@ pub fn check_after(text: &str, file: &Path, lookup: &dyn Lookup, held: &Prefixes
         http.is_guarded = true;
         http.credentials = http::credentials(&mut reader, table, &repeated, (&sources, &toolsets));
     }
-    Ok(Config { relay, http, sources, toolsets, faults: reader.faults.into_sorted() })
+    http::tell_unguarded(&mut reader, &tree, &http);
+    let (faults, warnings) = reader.faults.into_sorted();
+    Ok(Config { relay, http, sources, toolsets, faults, warnings })
 }
 
 fn folder_of(file: &Path) -> PathBuf {

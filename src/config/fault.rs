@@ -55,11 +55,12 @@ pub(super) struct Faults<'a> {
     text: &'a str,
     file: PathBuf,
     told: Vec<Fault>,
+    warned: Vec<Fault>,
 }
 
 impl<'a> Faults<'a> {
     pub(super) fn new(text: &'a str, file: PathBuf) -> Self {
-        Self { text, file, told: Vec::new() }
+        Self { text, file, told: Vec::new(), warned: Vec::new() }
     }
 
     pub(super) fn add(
@@ -69,12 +70,29 @@ impl<'a> Faults<'a> {
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        let (line, column) = position(self.text, at.start);
-        let fault =
-            Fault { file: self.file.clone(), line, column, key: key.into(), cause: cause.into(), hint: hint.into() };
+        let fault = self.fault(at, key.into(), cause.into(), hint.into());
         if !self.told.contains(&fault) {
             self.told.push(fault);
         }
+    }
+
+    /// Something that keeps nothing from running.
+    pub(super) fn warn(
+        &mut self,
+        at: &Range<usize>,
+        key: impl Into<String>,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let warning = self.fault(at, key.into(), cause.into(), hint.into());
+        if !self.warned.contains(&warning) {
+            self.warned.push(warning);
+        }
+    }
+
+    fn fault(&self, at: &Range<usize>, key: String, cause: String, hint: String) -> Fault {
+        let (line, column) = position(self.text, at.start);
+        Fault { file: self.file.clone(), line, column, key, cause, hint }
     }
 
     /// The text in ticks if it stands in the file as it is; a value that came from `${...}` is not told.
@@ -91,9 +109,9 @@ impl<'a> Faults<'a> {
         &self.told[from..]
     }
 
-    /// In file order.
-    pub(super) fn into_sorted(self) -> Vec<Fault> {
-        sorted(self.told)
+    /// The faults and the warnings, in file order.
+    pub(super) fn into_sorted(self) -> (Vec<Fault>, Vec<Fault>) {
+        (sorted(self.told), sorted(self.warned))
     }
 }
 

@@ -60,6 +60,17 @@ pub(super) fn http(reader: &mut Reader<'_>, tree: &DeTable<'_>) -> HttpConfig {
     }
 }
 
+/// That nobody but this machine may connect without a credential.
+pub(super) fn tell_unguarded(reader: &mut Reader<'_>, tree: &DeTable<'_>, http: &HttpConfig) {
+    let table = tree.get("http").and_then(|table| table.get_ref().get("listen"));
+    let Some(at) = table.map(Spanned::span).filter(|_| !http.is_guarded && !http.listen.ip().is_loopback()) else {
+        return;
+    };
+    let cause = "it is open to other machines, and nobody may connect from there without a credential";
+    let hint = "write a `[credential.ID]` with a `token`, or listen on 127.0.0.1";
+    reader.faults.add(&at, "http.listen", cause, hint);
+}
+
 /// Whether a request's `Host` can be this, with or without its port; `*` is any.
 fn is_host(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
@@ -227,6 +238,13 @@ mod tests {
     #[test]
     fn what_is_wrong_with_http_is_told() {
         check("[http]\nlisten = 'localhost:1'\nallowed_hosts = ['relay.example']", &[]);
+        let guarded = "[credential.ci]\ntoken = '0123456789abcdef'";
+        check(&format!("[http]\nlisten = '0.0.0.0:1'\n{guarded}"), &[]);
+        check(
+            "[http]\nlisten = '0.0.0.0:1'",
+            &["4: http.listen: it is open to other machines, and nobody may connect from there without a credential; \
+               hint: write a `[credential.ID]` with a `token`, or listen on 127.0.0.1"],
+        );
         check(
             "[http]\nlisten = 'here'",
             &["4: http.listen: it is no address with a port; hint: write an address and a port, as in `listen = \

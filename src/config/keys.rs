@@ -189,7 +189,8 @@ pub static SOURCE: &[Key] = &[
         "allow",
         Kind::Globs,
         Standard::EmptyList,
-        "Globs of what to offer: names of tools and prompts, URIs of resources and skills; empty = all.",
+        "Globs (`*` any text, `?` any character, nothing else) of what to offer: names of tools and prompts as the source has \
+         them, URIs of resources and skills; empty = all.",
     ),
     key("deny", Kind::Globs, Standard::EmptyList, "The same of what to withhold; wins over `allow`."),
     key(
@@ -236,7 +237,7 @@ pub static SOURCE: &[Key] = &[
         "prefix",
         Kind::Prefix,
         Standard::Unset,
-        "Directly shown tools are named PREFIX__tool; not set = the id, empty = bare names.",
+        "Directly shown tools are named PREFIX__tool; not set = the id, empty = bare names. No two sources have the same.",
     ),
     key(
         "unlisted",
@@ -423,7 +424,18 @@ pub(super) static FOREIGN: &[(&str, &str)] = &[
     ("tools", "write `tool.NAME = { ... }` for one tool, `allow` and `deny` to choose among them"),
     ("alwaysallow", "the relay asks nobody; write `allow` and `deny` to choose the tools it offers"),
     ("autoapprove", "the relay asks nobody; write `allow` and `deny` to choose the tools it offers"),
+    ("trust", "remove it: the relay asks nobody; write `allow`, `deny` or `read_only` to choose the tools it offers"),
     ("enabledtools", "did you mean `allow`?"),
+    ("includetools", "did you mean `allow`?"),
+    ("excludetools", "did you mean `deny`?"),
+    (
+        "envfile",
+        "write each variable as `env = { NAME = \"${VARIABLE}\" }`, or a file with one value as `\"${file:PATH}\"`",
+    ),
+    ("envvars", "did you mean `inherit_env`?"),
+    ("authorization", "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`"),
+    ("authorizationtoken", "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`"),
+    ("bearer", "write `auth = \"bearer\"` and `token = \"${VARIABLE}\"`"),
     ("disabledtools", "did you mean `deny`?"),
 ];
 

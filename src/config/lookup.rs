@@ -64,14 +64,22 @@ pub enum Problem {
     NoHome,
     #[error("the command is empty")]
     EmptyCommand,
-    #[error("the credential is empty: `{0}` gives no text")]
+    #[error("the credential is empty{}", of(.0))]
     EmptyCredential(String),
+}
+
+fn of(reference: &str) -> String {
+    if reference.is_empty() { String::new() } else { format!(": `{reference}` gives no text") }
 }
 
 impl Problem {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
+            Self::NotSet(name) if name.starts_with("workspaceFolder") => {
+                "only editors know it: write the path, or a relative one, which starts at this file's folder".to_owned()
+            }
+            Self::NotSet(name) if name == "userHome" => "write `~/`, or `${HOME}`".to_owned(),
             Self::NotSet(name) => {
                 format!(
                     "set `{name}` in the environment that starts the relay, or write `${{{name}:-...}}` with a default"
@@ -83,6 +91,9 @@ impl Problem {
             }
             Self::NoHome => "set HOME, or write the path in full".to_owned(),
             Self::EmptyCommand => "write the program to start, as in `command = \"npx\"`".to_owned(),
+            Self::EmptyCredential(reference) if reference.is_empty() => {
+                "write it, best as `${VARIABLE}`, or remove this key".to_owned()
+            }
             Self::EmptyCredential(reference) => {
                 format!("give `{reference}` a value, or remove this key")
             }

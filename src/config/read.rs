@@ -151,10 +151,19 @@ impl Reader<'_> {
                 self.faults.add(&name.span(), &path, cause, "remove it, or use another name");
             }
             let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
+            self.literal_variable(&path, &value.span(), &template);
             let known =
                 (!template.has_commands() && !self.is_disabled).then(|| template.expand(self.lookup).ok()).flatten();
-            if known.is_some_and(|known| !super::remote::is_sendable(&known.value)) {
-                self.faults.add(&value.span(), &path, UNSENDABLE, UNSENDABLE_HINT);
+            match known.map(|known| known.value.trim().to_owned()) {
+                Some(known) if !super::remote::is_sendable(&known) => {
+                    self.faults.add(&value.span(), &path, UNSENDABLE, UNSENDABLE_HINT);
+                }
+                Some(known) => {
+                    if let Err(error) = super::remote::refuse_empty(&path, &template, &known) {
+                        self.faults.add(&value.span(), &path, error.problem.to_string(), error.problem.hint());
+                    }
+                }
+                None => {}
             }
             let twice = headers.keys().any(|there: &String| there.eq_ignore_ascii_case(name.get_ref()));
             if twice {
@@ -169,7 +178,8 @@ impl Reader<'_> {
     fn text(&mut self, path: &str, at: &Span, text: &str) -> Option<String> {
         let template = self.parsed(path, at, text)?;
         if template.has_more_than_variables() {
-            let hint = "write `${VAR}` or plain text; the other two work in command, args, env, cwd, headers and token";
+            let hint = "write `${VAR}` or plain text; the other two work in command, args, env and cwd, \
+                        and in url, headers, token, ca_file and proxy";
             self.faults.add(at, path, "`${file:...}` and `${cmd:...}` do not work here", hint);
             return None;
         }
@@ -284,6 +294,11 @@ impl Reader<'_> {
         if let Some((cause, hint)) = wrong {
             self.faults.add(at, path, cause, hint);
         }
+        match kind {
+            Kind::Globs => self.glob(path, at, &text),
+            Kind::PairGlobs => self.glob(path, at, text.split_once('/').map_or(&*text, |(_, name)| name)),
+            _ => {}
+        }
         Some(text)
     }
 
@@ -301,6 +316,7 @@ impl Reader<'_> {
                 self.faults.add(&name.span(), &path, "it is no name of a variable", "use a name without `=`");
             }
             let Some(template) = self.template(&path, &value.span(), text, false) else { continue };
+            self.literal_variable(&path, &value.span(), &template);
             if !template.has_commands()
                 && !self.is_disabled
                 && let Ok(expanded) = template.expand(self.lookup)
@@ -475,7 +491,7 @@ mod tests {
             (
                 "name = '${cmd:date}'",
                 "name: `${file:...}` and `${cmd:...}` do not work here; hint: write `${VAR}` or plain text; the other two \
-                 work in command, args, env, cwd, headers and token",
+                 work in command, args, env and cwd, and in url, headers, token, ca_file and proxy",
             ),
         ] {
             check(line, told);

@@ -105,11 +105,17 @@ impl Remote {
         if self.url.has_commands() {
             return None;
         }
-        let url = self.url.expand(lookup).ok()?.value;
-        let logs_in = reqwest::Url::parse(&url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
-        ((self.has_credentials() || logs_in) && is_open(&url)).then_some(
-            "its credentials go over plain http:// to another machine, where others can read them; use https://",
-        )
+        let Expanded { value: url, secrets } = self.url.expand(lookup).ok()?;
+        let is_secret =
+            |name: &str, value: &str| holds_credential(name) || secrets.iter().any(|own| value.contains(own));
+        let logs_in = reqwest::Url::parse(&url).is_ok_and(|url| {
+            let mut query = url.query_pairs();
+            !url.username().is_empty()
+                || url.password().is_some()
+                || query.any(|(name, value)| is_secret(&name, &value))
+        });
+        ((self.has_credentials() || logs_in) && is_open(&url))
+            .then_some("its credentials go over plain http:// to another machine, where others can read them")
     }
 
     /// Whether anything is sent with each request that nobody else should read.
@@ -136,7 +142,7 @@ impl Remote {
     }
 }
 
-fn refuse_empty(key: &str, template: &Template, value: &str) -> Result<(), ExpandError> {
+pub(super) fn refuse_empty(key: &str, template: &Template, value: &str) -> Result<(), ExpandError> {
     let problem = || Problem::EmptyCredential(template.raw().to_owned());
     let is_credential = key == "token" || template.is_one_reference();
     if value.is_empty() && is_credential || is_scheme(value) {

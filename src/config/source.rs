@@ -74,6 +74,7 @@ fn draft(
             reader.is_disabled = matches!(table.get("enabled").map(Spanned::get_ref), Some(DeValue::Boolean(false)));
             let values = reader.section(SOURCE, table, &section);
             whole(reader, &values, &section, &name.span());
+            reader.unwise(&values, &section, written);
             reader.is_disabled = false;
             values
         }
@@ -169,8 +170,14 @@ fn too_little(reader: &mut Reader<'_>, at: &Span, limit: &str, max: u64, secs: u
     reader.faults.add(at, limit.to_owned(), cause, hint);
 }
 
-/// What a command must be, as far as none has to be run to know it.
+/// What a command and its folder must be, as far as nothing has to be run to know it.
 fn program(reader: &mut Reader<'_>, values: &Values, section: &str) {
+    if let (Some(cwd), Some(at), false) = (values.template("cwd"), values.at("cwd"), reader.is_disabled)
+        && !cwd.has_commands()
+        && cwd.expand_path(reader.lookup).is_ok_and(|cwd| cwd.value.is_empty())
+    {
+        reader.faults.add(at, dotted(section, "cwd"), "it names no folder", "write a path, or remove the key");
+    }
     let (Some(template), Some(at)) = (values.template("command"), values.at("command")) else { return };
     let known = if template.has_commands() { None } else { template.expand_path(reader.lookup).ok() };
     let Some(command) = known.map(|known| known.value) else { return };
@@ -217,7 +224,10 @@ fn address(reader: &mut Reader<'_>, values: &Values, section: &str) {
             continue;
         }
         if let Some(cause) = url.expand(reader.lookup).ok().and_then(|url| super::remote::refused_url(&url.value)) {
-            let hint = "write it in full, as in `https://example.org/mcp`";
+            let hint = match key {
+                "url" => "write it in full, as in `https://example.org/mcp`",
+                _ => "write it in full, as in `http://proxy.example.org:3128`",
+            };
             reader.faults.add(at, dotted(section, key), cause, hint);
         }
     }
@@ -319,7 +329,7 @@ impl Draft {
     }
 }
 
-fn reach(values: &Values, reader: &Reader<'_>) -> Option<Reach> {
+pub(super) fn reach(values: &Values, reader: &Reader<'_>) -> Option<Reach> {
     if let Some(url) = values.template("url") {
         return Some(Reach::Http(Remote {
             url,
@@ -434,6 +444,10 @@ mod tests {
                 "2: source.a.command: the command is empty; hint: write the program to start, as in `command = \"npx\"`",
             ),
             (
+                "[source.a]\ncommand = 'x'\ncwd = ''",
+                "3: source.a.cwd: it names no folder; hint: write a path, or remove the key",
+            ),
+            (
                 "[source.a]\ncommand = '${EMPTY}'",
                 "2: source.a.command: the command is empty; hint: write the program to start, as in `command = \"npx\"`",
             ),
@@ -531,9 +545,22 @@ mod tests {
                 "transport = 'stdio'",
                 "transport: `stdio` is none of its words; hint: the words are `streamable-http` and `sse`",
             ),
-            ("proxy = 'p'", "proxy: it is no address; hint: write it in full, as in `https://example.org/mcp`"),
+            ("proxy = 'p'", "proxy: it is no address; hint: write it in full, as in `http://proxy.example.org:3128`"),
+            (
+                "auth = 'bearer'\ntoken = ''",
+                "token: the credential is empty; hint: write it, best as `${VARIABLE}`, or remove this key",
+            ),
+            (
+                "headers = { Authorization = 'Bearer ${EMPTY}' }",
+                "headers.Authorization: the credential is empty: `Bearer ${EMPTY}` gives no text; hint: give `Bearer \
+                 ${EMPTY}` a value, or remove this key",
+            ),
         ] {
-            assert_eq!(faults(&format!("[source.a]\nurl = 'https://x'\n{lines}\n")), [format!("3: source.a.{told}")]);
+            let line = 2 + lines.lines().count();
+            assert_eq!(
+                faults(&format!("[source.a]\nurl = 'https://x'\n{lines}\n")),
+                [format!("{line}: source.a.{told}")]
+            );
         }
         let told = "2: source.a.url: it does not start with http:// or https://; hint: write it in full, as in \
                     `https://example.org/mcp`";

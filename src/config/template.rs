@@ -50,6 +50,10 @@ impl BadTemplate {
         match self {
             Self::Unclosed => "add the `}`, or write `$${` for the two characters themselves".to_owned(),
             Self::Unknown(inner) if inner.starts_with("env:") => format!("write `${{{}}}`", &inner[4..]),
+            Self::Unknown(inner) if inner.starts_with("input:") => {
+                "nobody is asked here: write `${VARIABLE}` and set it in the environment that starts the relay, or `${file:PATH}`"
+                    .to_owned()
+            }
             Self::Empty(_) | Self::Unknown(_) => FORMS.to_owned(),
             Self::Nested => "write a plain default, or a variable of its own".to_owned(),
             Self::Quotes => "close the quotes of the command's arguments".to_owned(),

@@ -37,6 +37,12 @@ pub(super) fn faults(text: &str) -> Vec<String> {
     read(text).faults.iter().map(told).collect()
 }
 
+/// The same of its warnings.
+pub(super) fn warnings(text: &str) -> Vec<String> {
+    let told = |fault: &Fault| fault.to_string().replace("/conf/sources.toml:", "");
+    read(text).warnings.iter().map(told).collect()
+}
+
 fn source(config: &Config, id: &str) -> SourceConfig {
     match config.sources.iter().find(|entry| entry.id().as_str() == id) {
         Some(SourceEntry::Usable(source)) => (**source).clone(),
@@ -101,7 +107,14 @@ fn what_is_not_written_has_its_default() {
     );
     assert_eq!(
         read(""),
-        Config { relay: config.relay, http: config.http, sources: vec![], toolsets: vec![], faults: vec![] }
+        Config {
+            relay: config.relay,
+            http: config.http,
+            sources: vec![],
+            toolsets: vec![],
+            faults: vec![],
+            warnings: vec![]
+        }
     );
 }
 

@@ -26,7 +26,7 @@ pub struct Reloaded {
     pub changed: Vec<SourceId>,
     /// Other settings for the same process.
     pub retuned: Vec<SourceId>,
-    /// The faults of the configuration are not those of the one before.
+    /// The faults or warnings of the configuration are not those of the one before.
     pub new_faults: bool,
     /// Keys and tables that differ from what holds until a restart, and were not named before.
     pub restart: Vec<&'static str>,
@@ -59,7 +59,7 @@ impl World {
             removed: changes.with(Fate::Removed),
             changed: changes.with(Fate::Replaced),
             retuned: changes.with(Fate::Retuned),
-            new_faults: config.faults != self.config.faults,
+            new_faults: (&config.faults, &config.warnings) != (&self.config.faults, &self.config.warnings),
             restart: lacking.iter().copied().filter(|key| !self.told.contains(key)).collect(),
             differs: config != self.config,
         };
