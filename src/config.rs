@@ -181,6 +181,8 @@ pub struct SourceConfig {
     pub unlisted: Unlisted,
     pub rules: ToolRules,
     pub era: EraChoice,
+    /// A hash over what `${file:...}` came to in `reach` when that counted last: at the start, and at a hangup.
+    pub files: String,
     /// A hash over what makes this the same source (command, args, env and folder, or url, headers and token, with what their
     /// variables come to): the key under which its listing and its era are remembered.
     pub fingerprint: String,
@@ -203,6 +205,22 @@ impl Reach {
             Self::Http(remote) if remote.transport == remote::Transport::Sse => "sse",
             Self::Http(_) => "http",
         }
+    }
+
+    /// A hash over what `${file:...}` comes to in it; empty where it has none.
+    fn files(&self, lookup: &dyn Lookup) -> String {
+        let templates: Vec<&Template> = match self {
+            Self::Program(Launch { command, args, env, cwd, .. }) => {
+                [command].into_iter().chain(args).chain(env.values()).chain(cwd).collect()
+            }
+            Self::Http(Remote { url, headers, token, ca_file, proxy, .. }) => {
+                [url].into_iter().chain(headers.values()).chain(token).chain(ca_file).chain(proxy).collect()
+            }
+        };
+        let mut print = launch::Fingerprint::default();
+        let files: Vec<String> = templates.iter().flat_map(|template| template.files(lookup)).collect();
+        files.iter().for_each(|text| print.add("file", text));
+        if files.is_empty() { String::new() } else { print.done() }
     }
 
     fn fingerprint(&self, lookup: &dyn Lookup) -> String {

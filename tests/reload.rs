@@ -88,6 +88,32 @@ fn an_added_source_takes_no_prefix_of_a_running_one() {
     relay.finish();
 }
 
+/// The README says so of SIGHUP, and a running source kept the old value. An edit still touches no other source.
+#[test]
+fn a_hangup_looks_again_at_files() {
+    let place = Place::new();
+    place.write("pw", "first-value\n");
+    let a = place.journaled("a", &[], "env = { FOO = \"${file:pw}\" }");
+    let b = place.journaled("b", &[], "");
+    let mut relay = Relay::greeted_in(&place, "", &[a.clone(), b.clone()]);
+    let foo = |relay: &mut Relay| relay.call("a", "env", json!({})).structured()["FOO"].as_str().unwrap().to_owned();
+    assert_eq!(foo(&mut relay), "first-value");
+    relay.call("b", "echo", json!({}));
+    let (old, other) = (pid(&relay, "a"), pid(&relay, "b"));
+    place.write("pw", "second-value\n");
+    edit(&relay, "", &[a.clone(), b.clone(), place.journaled("c", &[], "")]);
+    assert_eq!((foo(&mut relay), pid(&relay, "a")), ("first-value".to_owned(), old));
+    let before = told(&relay, RELOADED);
+    relay.signal(Signal::HUP);
+    eventually("it is reloaded", || told(&relay, RELOADED) > before);
+    assert_eq!(foo(&mut relay), "second-value");
+    assert_eq!(pid(&relay, "b"), other);
+    let unchanged = "configuration is unchanged";
+    relay.signal(Signal::HUP);
+    eventually("nothing differs", || told(&relay, unchanged) > 0);
+    relay.finish();
+}
+
 /// A source that is in use is started anew by itself, and its tools stay in the list meanwhile.
 #[test]
 fn what_is_open_stays_open_when_its_source_changes() {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::setup::{self, Hangups};
 use super::watch::{Cause, Eye, Look, Wake, look};
 use super::{Common, Failure, relock};
-use crate::config::{Config, Exposure, Prefixes};
+use crate::config::{Config, Exposure, Prefixes, SourceEntry};
 use crate::control::{Control, Reloaded};
 use crate::name::SourceId;
 
@@ -29,6 +29,8 @@ pub struct Loader {
     lock: relock::Seen,
     /// Who had which prefix when it was read last.
     held: Prefixes,
+    /// The sources of then.
+    sources: Vec<SourceEntry>,
 }
 
 impl Loader {
@@ -37,7 +39,7 @@ impl Loader {
         let file = setup::find_config(common)?;
         let look = look(&file);
         let lock = relock::Seen::beside(&file);
-        Ok(Self { file, exposure, look, lock, held: Prefixes::new() })
+        Ok(Self { file, exposure, look, lock, held: Prefixes::new(), sources: Vec::new() })
     }
 
     pub fn file(&self) -> &Path {
@@ -52,6 +54,19 @@ impl Loader {
     /// Takes note of what is put in force.
     pub fn gave(&mut self, config: &Config) {
         self.held = config.prefixes();
+        self.sources.clone_from(&config.sources);
+    }
+
+    /// That what `${file:...}` comes to is as it was, where the entry says what it said: an edit touches no other source.
+    fn keep_files(&self, config: &mut Config) {
+        for entry in &mut config.sources {
+            let before = self.sources.iter().find(|before| before.id() == entry.id());
+            if let (SourceEntry::Usable(now), Some(SourceEntry::Usable(before))) = (entry, before)
+                && now.reach == before.reach
+            {
+                now.files.clone_from(&before.files);
+            }
+        }
     }
 
     /// The same of a file that was changed. One that is empty or gone is about to be written.
@@ -128,7 +143,7 @@ fn watch(
     let mut eye = Eye::new(file, loader.look, wakes, wake);
     let mut told = None;
     while let Some(cause) = eye.next() {
-        let reading = loader.read_again();
+        let mut reading = loader.read_again();
         if cause == Cause::Changed && !eye.still_rests() {
             // It was written again meanwhile, and is read when that is over.
             continue;
@@ -136,7 +151,10 @@ fn watch(
         let failure = reading.as_ref().err().map(ToString::to_string);
         let is_news = cause == Cause::Forced || failure.is_none() || failure != told;
         told = failure;
-        if let Ok(config) = &reading {
+        if let Ok(config) = &mut reading {
+            if cause == Cause::Changed {
+                loader.keep_files(config);
+            }
             loader.gave(config);
         }
         if is_news && give.blocking_send((cause, reading)).is_err() {

@@ -308,6 +308,7 @@ impl Draft {
             summary,
             enabled: values.flag("enabled"),
             fingerprint: reach.fingerprint(reader.lookup),
+            files: if values.flag("enabled") { reach.files(reader.lookup) } else { String::new() },
             reach,
             start: if is(values, "start", "at-start") { Start::AtStart } else { Start::OnDemand },
             idle_stop: (idle_stop > 0).then(|| Duration::from_secs(idle_stop)),

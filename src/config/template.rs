@@ -133,6 +133,12 @@ impl Template {
         matches!(&self.parts[..], [Part::Var { default: None, .. } | Part::File(_) | Part::Command(_)])
     }
 
+    /// What the files hold that are referred to.
+    pub(super) fn files(&self, lookup: &dyn Lookup) -> Vec<String> {
+        let files = self.parts.iter().filter(|part| matches!(part, Part::File(_)));
+        files.map(|part| part.value(lookup).unwrap_or_default()).collect()
+    }
+
     /// Everything that would keep it from being expanded now, as far as can be told without running a command.
     pub(super) fn problems(&self, is_path: bool, lookup: &dyn Lookup) -> Vec<Problem> {
         let no_home = is_path && self.starts_at_home() && lookup.home().is_none();

@@ -53,12 +53,12 @@ fn fate(old: &SourceEntry, new: &SourceEntry) -> Fate {
 }
 
 /// Whether a process started under one entry serves the other as well. What is written counts, not what `${...}` in it
-/// comes to.
+/// comes to, but for files at a hangup.
 fn is_same_process(old: &SourceConfig, new: &SourceConfig) -> bool {
     let parts = |config: &SourceConfig| {
         (config.enabled, config.era, config.max_in_flight, config.isolation != Isolation::Shared)
     };
-    parts(old) == parts(new) && old.reach == new.reach
+    parts(old) == parts(new) && old.reach == new.reach && old.files == new.files
 }
 
 /// What holds as it was at the start until the next one, and differs now.
