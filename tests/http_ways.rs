@@ -128,7 +128,15 @@ fn what_needs_no_proxy_is_reached_without_one() {
     let mut far = relay(&[far], &environment);
     assert!(far.call("web", "echo", json!({})).failure().1.contains("cannot be reached"));
     far.finish();
+    // Nor by a proxy that is named: what listens here is not reached through another machine.
+    let mut named = relay(&[web.source("web", &format!("proxy = \"{}\"", proxy.url("")))], &[]);
+    assert_eq!(named.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    named.finish();
     assert!(proxy.seen().is_empty());
+    let mut dead = relay(&[format!("[source.web]\nurl = \"{FAR}\"\nproxy = \"http://127.0.0.1:1\"\n")], &[]);
+    let (_, text) = dead.call("web", "echo", json!({})).failure();
+    dead.finish();
+    assert!(text.contains("no connection through its `proxy` comes about") && text.contains("check `proxy`"), "{text}");
 }
 
 fn toolrelay(arguments: &[&str]) -> (i32, String) {

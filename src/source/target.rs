@@ -230,6 +230,11 @@ impl Target {
             return (format!("cannot be reached at {at}: no secure connection comes about: {tls}"), hint);
         }
         match io_error(error).map(io::Error::kind) {
+            // Whoever cannot be reached is the proxy: only that is connected to.
+            _ if unreached && self.remote.proxy.is_some() && !is_loopback(&self.url) => (
+                format!("cannot be reached at {at}: no connection through its `proxy` comes about: {told}"),
+                "check `proxy`, and that it leads to the host in `url`",
+            ),
             _ if error.is_dns() => (
                 format!("cannot be reached: its host is not known ({told})"),
                 "check the host in `url`, and the network",
@@ -326,13 +331,13 @@ fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwe
         // HTTP/2 has no such header: the name would come from the address.
         builder = builder.http1_only();
     }
-    if let Some(proxy) = &resolved.proxy {
+    if is_loopback(url) {
+        builder = builder.no_proxy();
+    } else if let Some(proxy) = &resolved.proxy {
         let proxy = reqwest::Proxy::all(proxy.as_str()).map_err(|_| {
             ("`proxy` is no address".to_owned(), "write it as in `http://proxy.example:3128`".to_owned())
         })?;
         builder = builder.no_proxy().proxy(proxy);
-    } else if is_loopback(url) {
-        builder = builder.no_proxy();
     }
     if let Some(path) = &resolved.ca_file {
         builder = builder.tls_certs_merge(authorities(path)?);
