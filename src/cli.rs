@@ -160,6 +160,9 @@ pub fn run() -> Result<(), Failure> {
         Err(error) => return Err(Failure::Usage(error.to_string())),
     };
     let Arguments { common, command } = arguments;
+    if common.json && matches!(command, Command::Serve(_) | Command::Completions(_)) {
+        return Err(Failure::usage("this command has no `--json`", "leave it out"));
+    }
     match command {
         Command::Serve(arguments) => serve::run(&common, &arguments)?,
         Command::Check(arguments) => check::run(&common, &arguments)?,

@@ -243,6 +243,15 @@ fn what_cannot_be_printed_is_a_failure() {
     }
 }
 
+/// At this level the line did not say which of the sources it was about.
+#[test]
+fn a_warning_in_the_log_names_its_source() {
+    let chatty = "[source.chatty]\ncommand = 'sh'\nargs = ['-c', 'echo hello; exec FIXTURE']\n";
+    let ran = Bench::new(&format!("{GOOD}\n{chatty}")).run(&["check", "--connect", "--log", "warn"]);
+    let line = ran.stderr.lines().find(|line| line.contains("is no message, skipped")).unwrap();
+    assert!(line.contains("source{id=\"chatty\""), "{line}");
+}
+
 #[test]
 fn every_shell_has_its_completions() {
     let bench = Bench::new("");
@@ -411,6 +420,8 @@ fn wrong_usage_is_told_apart() {
         &["chekc"],
         &["serve", "--exposure", "lasy"],
         &["check", "--nonsense"],
+        &["serve", "--json"],
+        &["completions", "bash", "--json"],
         &["call", "good"],
         &["find"],
         &["find", "x", "--limit", "0"],

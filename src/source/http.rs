@@ -92,7 +92,7 @@ pub async fn connect(
         wants_old: AtomicBool::new(false),
         lost: AtomicU32::new(0),
     });
-    let span = tracing::info_span!("source", id);
+    let span = tracing::error_span!("source", id);
     let (tell, gone) = oneshot::channel();
     if let Some(old) = &connection.old {
         connection.spawn(sse::listen(connection.clone(), old.current()).instrument(span.clone()));

@@ -72,7 +72,7 @@ pub fn run(
     let link = Link::new(source, max_in_flight, around.shutdown.child_token(), Outbox::lines(OUTBOX_LIMIT));
     let tail = StderrTail::new(secrets);
     let pid = process.pid();
-    let span = tracing::info_span!("source", id = source, pid);
+    let span = tracing::error_span!("source", id = source, pid);
     let ended = CancellationToken::new();
     let closed = ended.child_token();
     tracker.spawn(write(link.clone(), stdin, closed.clone()).instrument(span.clone()));
