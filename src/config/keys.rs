@@ -289,7 +289,7 @@ pub static SOURCE: &[Key] = &[
         "proxy",
         Kind::Line,
         Standard::Unset,
-        "The proxy on the way to `url`; not set = HTTPS_PROXY, HTTP_PROXY and NO_PROXY count. Loopback needs none.",
+        "The proxy on the way to `url`; not set = HTTPS_PROXY, HTTP_PROXY and NO_PROXY count. Loopback is reached without one.",
     ),
     key(
         "connect_timeout_secs",
