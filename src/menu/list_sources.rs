@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, json, read};
 use crate::call::CallError;
-use crate::catalog::drift::Drift;
 use crate::catalog::Toolset;
+use crate::catalog::drift::Drift;
 use crate::snapshot::Snapshot;
 use crate::source::State;
 
