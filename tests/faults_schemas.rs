@@ -163,9 +163,11 @@ fn c09_a06_no_dialect_is_refused() {
     let tools: Vec<_> = tools.iter().map(String::as_str).collect();
     let (mut relay, list) = relay(&tools);
     for (n, dialect) in dialects.iter().enumerate() {
-        for schema in ["inputSchema", "outputSchema"] {
-            assert_eq!(tool(&list, n).unwrap()[schema]["$schema"], *dialect);
-        }
+        let tool = tool(&list, n).unwrap();
+        assert_eq!(tool["inputSchema"]["$schema"], *dialect);
+        // What the TypeScript SDK's second version does not know would cost it every call.
+        let shown = if n < 4 { json!(dialect) } else { Value::Null };
+        assert_eq!((&tool["outputSchema"]["type"], &tool["outputSchema"]["$schema"]), (&json!("object"), &shown));
     }
     call_all(&mut relay, dialects.len());
     relay.finish();
@@ -180,6 +182,25 @@ fn c09_a07_older_dialects_of_output_schemas() {
     // What the TypeScript SDK cannot compile would cost it the whole list.
     assert_eq!(tool(&list, 1).unwrap().get("outputSchema"), None);
     call_all(&mut relay, 2);
+    relay.finish();
+}
+
+/// Clients keep one validator for each `$id` over all tools, and would hold one tool's results against another's schema.
+#[test]
+fn c09_one_address_in_two_output_schemas() {
+    let of = |id: &str, property: &str| {
+        format!(
+            r##""outputSchema":{{"$id":"{id}","type":"object","properties":{{"{property}":{{"$ref":"{id}#/$defs/P"}}}},"$defs":{{"P":{{"type":"integer"}}}}}}"##
+        )
+    };
+    let (mut relay, list) = relay(&[&of("Result", "a"), &of("Result", "b"), &of("http://h/other", "c")]);
+    for (n, property) in ["a", "b", "c"].iter().enumerate() {
+        let schema = json!({"type": "object", "properties": {*property: {"$ref": "#/$defs/P"}}, "$defs": {"P": {"type": "integer"}}});
+        assert_eq!(tool(&list, n).unwrap()["outputSchema"], schema);
+    }
+    let full = relay.call_direct("find_tools", json!({"tools": ["a/t0"], "detail": "full"})).structured();
+    assert!(full["matches"][0]["repairs"].to_string().contains("`$id`"), "{full}");
+    call_all(&mut relay, 3);
     relay.finish();
 }
 

@@ -12,6 +12,15 @@ use peer::{CLIENTS, client, names};
 use serde_json::{Value, json};
 use support::{Place, Relay, eventually, source};
 
+/// Those that clients list, and would not call: their schemas are compiled then.
+const UNCALLED: &[&str] = &[
+    r#""outputSchema":{"type":"object","properties":{"a":{"type":"array","items":[{"type":"string"}]}}}"#,
+    r#""outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","type":"object"}"#,
+    r#""outputSchema":{"$schema":"http://nowhere/x","type":"object"}"#,
+    r#""outputSchema":{"type":"object","properties":{"b":{"$ref":"http://json-schema.org/draft-07/schema#"}}}"#,
+    r#""outputSchema":{"type":"object","dependentRequired":{"a":"b"}}"#,
+];
+
 /// What each odd tool has beside its name and, unless it is given, an input schema.
 const ODD: &[&str] = &[
     r#""description":7"#,
@@ -50,11 +59,29 @@ const ODD: &[&str] = &[
     r#""outputSchema":{"type":"object","anyOf":{}}"#,
     r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}}}"##,
     r#""outputSchema":{"type":"object","properties":{"a":{"$ref":"other.json"}}}"#,
+    r##""outputSchema":{"type":"object","properties":{"a":{"nullable":true,"allOf":[{"$ref":"#/$defs/A"}]}},"$defs":{"A":{}}}"##,
+    r#""outputSchema":{"type":"object","properties":{"a":{"nullable":"yes","type":"string"}}}"#,
+    r#""outputSchema":{"id":"http://example.org/result","type":"object","properties":{}}"#,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"$ref":"#/$defs/B"},"B":{"$ref":"#/$defs/A"}}}"##,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/properties/a"}}}"##,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$id":"http://x/sub","properties":{"q":{"$ref":"#/$defs/A"}}}},"$defs":{"A":{}}}"##,
+    r#""outputSchema":{"type":"object","dependencies":{"a":{"type":"any"}}}"#,
+    r#""outputSchema":{"type":"object","dependencies":[]}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}"#,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/100%"}},"$defs":{"100%":{}}}"##,
+    r##""outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/C#"}},"$defs":{"C#":{}}}"##,
+    r#""outputSchema":{"type":"object","$id":5}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"$anchor":"9 x"}}}"#,
+    r##""outputSchema":{"type":"object","$id":"#foo","properties":{"a":{"$ref":"#foo"}}}"##,
+    r#""outputSchema":{"type":"object","properties":{"a":{"format":"date","formatMinimum":5}}}"#,
+    r#""outputSchema":{"type":"object","$id":"Result","properties":{"a":{"type":"string"}}}"#,
+    r#""outputSchema":{"type":"object","$id":"Result","properties":{"a":{"type":"number"}}}"#,
+    r#""outputSchema":{"type":"object","properties":{"a":{"$id":"Result"}}}"#,
 ];
 
 fn odd_tools() -> (String, usize) {
     let tools: Vec<_> = (0..)
-        .zip(ODD)
+        .zip(ODD.iter().chain(UNCALLED))
         .map(|(n, odd)| {
             let closed = odd.matches('{').count() - odd.matches('}').count();
             let schema = if odd.contains("inputSchema") { "" } else { r#","inputSchema":{"type":"object"}"# };
@@ -93,8 +120,14 @@ fn no_odd_tool_costs_a_real_client_the_list() {
     let config = place.config(eager, &sources);
     let calls =
         json!([{"name": "odd__odd_0", "arguments": {"a": "1"}}, {"name": "odd__odd_25", "arguments": {"a": "x"}}]);
+    let uncalled =
+        (0..UNCALLED.len()).map(|n| json!({"name": format!("odd__odd_{}", ODD.len() + n), "arguments": {"a": ["x"]}}));
+    let calls: Value = calls.as_array().unwrap().iter().cloned().chain(uncalled).collect();
     for (script, mode, protocol) in CLIENTS {
         let seen = client(script, mode, &peer::relay(&config), &[], &calls);
+        for n in 0..UNCALLED.len() {
+            assert_eq!(seen["results"][2 + n]["structuredContent"], json!({"a": ["x"]}), "{script} {mode} {n}: {seen}");
+        }
         assert_eq!(seen["protocol"], *protocol, "{script} {mode}: {seen}");
         assert_eq!(names(&seen["tools"]).len(), count + 3, "{script} {mode}: {seen}");
         assert_eq!(seen["results"][0]["structuredContent"], json!({"a": "1"}), "{script} {mode}: {seen}");

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::edit::Edit;
 use super::mending::mended;
 use super::packed::Packed;
-use super::schema::{self, Edit, Input, Output};
+use super::schema::{self, Input, Output};
 use super::signature::Signature;
 use super::text::{LINE_MAX, first_sentence, single_line};
 use crate::name::{ExposedName, SourceId, ToolName};
@@ -112,10 +113,15 @@ impl Sheet<'_> {
             Input::Repaired(schema, _) => edit.set("inputSchema", schema),
             Input::Impossible(_) => edit.set("inputSchema", schema::OPEN_INPUT),
         }
-        match members.get("outputSchema").map(schema::judge_output) {
-            None | Some(Output::Everyone) => {}
-            Some(Output::ModernOnly) if modern => {}
-            Some(Output::ModernOnly | Output::Nobody(_)) => edit.remove("outputSchema"),
+        let output = members.get("outputSchema");
+        match output.map(schema::judge_output) {
+            Some(Output::Nobody(_)) => edit.remove("outputSchema"),
+            Some(Output::ModernOnly) if !modern => edit.remove("outputSchema"),
+            _ => {
+                if let Some(schema) = output.and_then(|text| schema::repaired_output(text).0) {
+                    edit.set("outputSchema", schema);
+                }
+            }
         }
         edit.finish()
     }
@@ -130,16 +136,21 @@ impl<'a> View<'a> {
         let mut found: Vec<_> = mended.map(|(_, _, note)| note).collect();
         match schema::judge_input(members.get("inputSchema")) {
             Input::Keep => {}
-            Input::Repaired(_, notes) => found.extend(notes.into_iter().map(str::to_owned)),
+            Input::Repaired(_, notes) => found.extend(notes),
             Input::Impossible(reason) => found.push(reason.to_owned()),
         }
-        match members.get("outputSchema").map(schema::judge_output) {
+        let output = members.get("outputSchema");
+        match output.map(schema::judge_output) {
             None | Some(Output::Everyone) => {}
             Some(Output::ModernOnly) => {
                 found.push("its outputSchema is left out for older clients, which want an object of objects".to_owned())
             }
-            Some(Output::Nobody(reason)) => found.push(format!("{reason}, so it is left out")),
+            Some(Output::Nobody(reason)) => {
+                found.push(format!("{reason}, so it is left out"));
+                return found;
+            }
         }
+        found.extend(output.into_iter().flat_map(|text| schema::repaired_output(text).1));
         found
     }
 

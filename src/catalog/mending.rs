@@ -1,7 +1,8 @@
 //! Owns the mending of what stands in a tool beside its schemas: members of a type that would make a strict client drop the
 //! whole list. It changes nothing that such a client takes.
 
-use super::schema::{self, Edit};
+use super::edit::Edit;
+use super::keywords::is_name_list;
 use crate::wire::raw::{self, Kind, Members};
 
 /// A member's name, and which values it may have.
@@ -100,6 +101,6 @@ fn is_icon(value: &str) -> bool {
     let is_good = |key: &str, is_good: &dyn Fn(&str) -> bool| icon.get(key).is_none_or(is_good);
     icon.get("src").is_some_and(is_text)
         && is_good("mimeType", &is_text)
-        && is_good("sizes", &schema::is_name_list)
+        && is_good("sizes", &is_name_list)
         && is_good("theme", &|value| matches!(raw::string(value).as_deref(), Some("light" | "dark")))
 }

@@ -1,8 +1,8 @@
 //! Owns the mending of prompts, resources and templates: members of a type that would make a strict client drop the whole
 //! list. It changes nothing that such a client takes, and knows nothing of skills.
 
+use super::edit::Edit;
 use super::mending::{is_icons, is_object, is_text};
-use super::schema::Edit;
 use crate::wire::raw::{self, Kind, Members};
 
 /// A member's value in place of the bad one; `None`: it is left out.

@@ -1,76 +1,58 @@
-//! Owns what must be known about a tool's schemas: whether an input schema can be shown as it is or after a repair, whether
-//! an output schema may be shown, and where a local reference leads. It does not validate values.
+//! Owns what must be known about a tool's schemas: whether an input schema can be shown as it is or after a repair, and whether
+//! an output schema may be shown, and how. It does not validate values.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
-
-use crate::pattern;
+use super::edit::Edit;
+use super::keywords::{self, is_name_list, named_types};
+use super::references;
 use crate::wire::raw::{self, Kind, Members};
 
 /// The input schema of a tool that takes anything, or nothing.
 pub(crate) const OPEN_INPUT: &str = r#"{"type":"object","properties":{}}"#;
-const BAD_PATTERN: &str = "a `pattern` of its outputSchema is no regular expression for JavaScript";
 const AS_OBJECT: &str = "its inputSchema is shown as an object with `properties`";
-/// How deep a schema is searched for references.
-const DEPTH_MAX: usize = 48;
-
-/// How many references are looked up one by one; what goes beyond is taken for sound.
-const LOOKUPS_MAX: usize = 256;
-
-/// Members whose values map names to schemas.
-const NAMED_SCHEMAS: &[&str] = &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Members whose values are data, never schemas.
-const DATA: &[&str] = &["const", "enum", "default", "examples", "example", "required"];
-
-/// Members whose value is one schema.
-#[rustfmt::skip]
-const SCHEMAS: &[&str] = &[
-    "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-];
-/// Members whose value is a list of schemas.
-const SCHEMA_LISTS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Members whose value is a number.
-#[rustfmt::skip]
-const NUMBERS: &[&str] = &[
-    "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum",
-    "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
-];
-const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
 /// What becomes of an input schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     Keep,
     /// The same meaning in a form that every client takes, and what was done for it, a sentence each.
-    Repaired(String, Vec<&'static str>),
+    Repaired(String, Vec<String>),
     /// No tool can be shown with it; the reason.
     Impossible(&'static str),
+}
+
+/// Why no tool can be shown with an input schema, if it is so.
+pub(crate) fn impossible_input(schema: Option<&str>) -> Option<&'static str> {
+    let text = schema?;
+    if text == "false" {
+        return Some("its inputSchema is `false`, which takes no arguments at all");
+    }
+    let types = Members::of(text)?.get("type").and_then(named_types)?;
+    (!types.iter().any(|name| name == "object")).then_some("the root of its inputSchema is not an object")
 }
 
 /// Judges an input schema: MCP wants an object with `type: "object"`, some clients `properties` too, and the schema of
 /// each property must be an object.
 pub(crate) fn judge_input(schema: Option<&str>) -> Input {
-    let open = || Input::Repaired(OPEN_INPUT.to_owned(), vec![AS_OBJECT]);
-    let Some(text) = schema else { return open() };
-    if text == "false" {
-        return Input::Impossible("its inputSchema is `false`, which takes no arguments at all");
+    if let Some(reason) = impossible_input(schema) {
+        return Input::Impossible(reason);
     }
+    let open = || Input::Repaired(OPEN_INPUT.to_owned(), vec![AS_OBJECT.to_owned()]);
+    let Some(text) = schema else { return open() };
     let Some(members) = Members::of(text) else { return open() };
-    let is_object = match members.get("type") {
-        None => false,
-        Some("\"object\"") => true,
-        Some(other) => match named_types(other) {
-            Some(types) if !types.iter().any(|name| name == "object") => {
-                return Input::Impossible("the root of its inputSchema is not an object");
-            }
-            _ => false,
-        },
-    };
+    let (root, notes) = mended_root(text, &members);
+    match root {
+        Some(schema) => Input::Repaired(schema, notes),
+        None => Input::Keep,
+    }
+}
+
+/// The schema with a root as clients want it, and what was done for that.
+fn mended_root(text: &str, members: &Members<'_>) -> (Option<String>, Vec<String>) {
+    let is_object = members.get("type") == Some("\"object\"");
     let properties = members.get("properties").and_then(|value| Some((value, Members::of(value)?)));
     let has_required = members.get("required").is_none_or(is_name_list);
     let mended = properties.as_ref().and_then(|(text, properties)| mended_properties(text, properties));
-    let mut edit = Edit::new(text, &members);
+    let mut edit = Edit::new(text, members);
     let mut notes = Vec::new();
     if !is_object {
         edit.set("type", "\"object\"");
@@ -79,17 +61,17 @@ pub(crate) fn judge_input(schema: Option<&str>) -> Input {
         edit.set("properties", "{}");
     }
     if !is_object || properties.is_none() {
-        notes.push(AS_OBJECT);
+        notes.push(AS_OBJECT.to_owned());
     }
     if let Some(mended) = &mended {
         edit.set("properties", mended);
-        notes.push("what is no object among the `properties` of its inputSchema is shown as one");
+        notes.push("what is no object among the `properties` of its inputSchema is shown as one".to_owned());
     }
     if !has_required {
         edit.remove("required");
-        notes.push("the `required` of its inputSchema is no list of names, so it is left out");
+        notes.push("the `required` of its inputSchema is no list of names, so it is left out".to_owned());
     }
-    if notes.is_empty() { Input::Keep } else { Input::Repaired(edit.finish(), notes) }
+    ((!notes.is_empty()).then(|| edit.finish()), notes)
 }
 
 /// The properties with an object for each schema that is none, if there is such a one.
@@ -101,20 +83,6 @@ fn mended_properties(text: &str, properties: &Members) -> Option<String> {
         found = true;
     }
     found.then(|| edit.finish())
-}
-
-/// Whether a value is a list of strings.
-pub(crate) fn is_name_list(value: &str) -> bool {
-    raw::elements(value).is_some_and(|items| items.into_iter().all(|item| raw::kind(item) == Kind::Text))
-}
-
-/// The type names of a `type` member; `None` when it is neither a string nor a list of strings.
-fn named_types(value: &str) -> Option<Vec<Cow<'_, str>>> {
-    match raw::kind(value) {
-        Kind::Text => Some(vec![raw::string(value)?]),
-        Kind::Array => raw::elements(value)?.into_iter().map(raw::string).collect(),
-        _ => None,
-    }
 }
 
 /// Who may see an output schema.
@@ -133,11 +101,8 @@ pub(crate) fn judge_output(text: &str) -> Output {
     if members.get("properties").is_some_and(|value| raw::kind(value) != Kind::Object) {
         return Output::Nobody("the `properties` of its outputSchema are no object");
     }
-    if let Some(fault) = fault(text, DEPTH_MAX) {
+    if let Some(fault) = keywords::fault(text).or_else(|| references::fault(text)) {
         return Output::Nobody(fault);
-    }
-    if has_dangling_reference(text) {
-        return Output::Nobody("its outputSchema refers to a definition that it lacks");
     }
     // Older clients want an object, and an object for each of its properties.
     let properties = members.get("properties").and_then(Members::of).unwrap_or_default();
@@ -145,250 +110,22 @@ pub(crate) fn judge_output(text: &str) -> Output {
     if has_objects && members.get("type") == Some("\"object\"") { Output::Everyone } else { Output::ModernOnly }
 }
 
-/// What keeps clients from compiling a schema, as some do with every outputSchema as soon as they have the list.
-fn fault(schema: &str, depth: usize) -> Option<&'static str> {
-    if depth == 0 || matches!(schema, "true" | "false") {
-        return None;
-    }
-    let Some(members) = Members::of(schema) else { return Some("a part of its outputSchema is no schema") };
-    members.0.iter().find_map(|member| {
-        let (key, value) = (&*member.key, member.value);
-        let kind = raw::kind(value);
-        let is_pattern = |text: Option<Cow<'_, str>>| text.is_some_and(|text| pattern::is_sound(&text));
-        let is_sound = match key {
-            "pattern" if kind == Kind::Text && !is_pattern(raw::string(value)) => return Some(BAD_PATTERN),
-            "patternProperties" => {
-                let named = Members::of(value).unwrap_or_default();
-                if named.0.iter().any(|named| !is_pattern(raw::string(named.key_raw))) {
-                    return Some(BAD_PATTERN);
-                }
-                kind == Kind::Object
-            }
-            "type" => named_types(value).is_some_and(|names| names.iter().all(|name| TYPES.contains(&&**name))),
-            "pattern" | "format" | "$ref" => kind == Kind::Text,
-            "required" => is_name_list(value),
-            "enum" => raw::elements(value).is_some_and(|items| !items.is_empty()),
-            "uniqueItems" => kind == Kind::Bool,
-            "items" => matches!(kind, Kind::Object | Kind::Array | Kind::Bool),
-            _ if NUMBERS.contains(&key) => kind == Kind::Number,
-            _ if NAMED_SCHEMAS.contains(&key) => kind == Kind::Object,
-            _ if SCHEMA_LISTS.contains(&key) => kind == Kind::Array,
-            _ => true,
-        };
-        if !is_sound {
-            return Some("a keyword of its outputSchema has a value that it cannot have");
-        }
-        match kind {
-            Kind::Object if NAMED_SCHEMAS.contains(&key) => {
-                Members::of(value)?.0.iter().find_map(|named| fault(named.value, depth - 1))
-            }
-            Kind::Array if key == "items" || SCHEMA_LISTS.contains(&key) => {
-                raw::elements(value)?.into_iter().find_map(|item| fault(item, depth - 1))
-            }
-            _ if key == "items" || SCHEMAS.contains(&key) => fault(value, depth - 1),
-            _ => None,
-        }
-    })
-}
-
-/// Whether a reference leads nowhere: to nothing in the schema itself, or out of it, where no client looks.
-pub(crate) fn has_dangling_reference(root: &str) -> bool {
-    if !root.contains("$ref") && !root.contains("\\u0") {
-        return false;
-    }
-    let mut known = definitions(root);
-    let mut lookups = 0;
-    let mut dangling = false;
-    visit(root, DEPTH_MAX, &mut |members| {
-        let Some(target) = members.text("$ref") else { return };
-        if lookups < LOOKUPS_MAX && !known.contains(&*target) {
-            lookups += 1;
-            dangling |= match target.starts_with('#') {
-                true => resolve(root, &target).is_none() && !is_anchor(root, &target),
-                false => !is_identified(root, &target),
-            };
-            known.insert(target.into_owned());
-        }
+/// An output schema that may be shown, without what some clients refuse or take for another tool's, and what was done for
+/// that; `None` for one that has nothing of that kind.
+pub(crate) fn repaired_output(text: &str) -> (Option<String>, Vec<String>) {
+    let members = Members::of(text).unwrap_or_default();
+    let mut notes = Vec::new();
+    let plain = keywords::has_unknown_dialect(&members).then(|| {
+        notes.push("the `$schema` of its outputSchema is none that clients know, so it is left out".to_owned());
+        let mut edit = Edit::new(text, &members);
+        edit.remove("$schema");
+        edit.finish()
     });
-    dangling
-}
-
-/// The references to all definitions at the root whose names need no escapes.
-fn definitions(root: &str) -> HashSet<String> {
-    let members = Members::of(root).unwrap_or_default();
-    let mut found = HashSet::new();
-    for key in ["$defs", "definitions"] {
-        let named = members.get(key).and_then(Members::of).unwrap_or_default();
-        let plain = named.0.iter().filter(|member| !member.key.contains(['/', '~', '%']));
-        found.extend(plain.map(|member| format!("#/{key}/{}", member.key)));
+    let unaddressed = references::without_addresses(plain.as_deref().unwrap_or(text));
+    if unaddressed.is_some() {
+        notes.push("its outputSchema is shown without `$id`, by which clients take it for another tool's".to_owned());
     }
-    found
-}
-
-/// Whether a reference names an anchor (`#name`) that the schema declares.
-fn is_anchor(root: &str, target: &str) -> bool {
-    let name = &target[1..];
-    if name.is_empty() || name.starts_with('/') {
-        return false;
-    }
-    let mut found = false;
-    visit(root, DEPTH_MAX, &mut |members| {
-        found |= ["$anchor", "$dynamicAnchor"].iter().any(|key| members.text(key).as_deref() == Some(name));
-        found |= ["$id", "id"].iter().any(|key| members.text(key).as_deref() == Some(target));
-    });
-    found
-}
-
-/// Whether a reference by address means a part of the schema that has this address, or the one that every client knows.
-fn is_identified(root: &str, target: &str) -> bool {
-    let address = target.split('#').next().unwrap_or_default();
-    let mut found = address == "http://json-schema.org/draft-07/schema";
-    visit(root, DEPTH_MAX, &mut |members| {
-        found |= ["$id", "id"].iter().any(|key| {
-            let id = members.text(key).unwrap_or_default();
-            let before = id.trim_end_matches('#').strip_suffix(address);
-            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-        });
-    });
-    found
-}
-
-/// Calls `see` with every object in the text that is a schema.
-fn visit(text: &str, depth: usize, see: &mut dyn FnMut(&Members)) {
-    if depth == 0 {
-        return;
-    }
-    match raw::kind(text) {
-        Kind::Object => {
-            let Some(members) = Members::of(text) else { return };
-            see(&members);
-            for member in &members.0 {
-                if NAMED_SCHEMAS.contains(&&*member.key) {
-                    for named in Members::of(member.value).unwrap_or_default().0 {
-                        visit(named.value, depth - 1, see);
-                    }
-                } else if !DATA.contains(&&*member.key) {
-                    visit(member.value, depth - 1, see);
-                }
-            }
-        }
-        Kind::Array => raw::elements(text).unwrap_or_default().into_iter().for_each(|item| visit(item, depth - 1, see)),
-        _ => {}
-    }
-}
-
-/// What a local reference (`#`, `#/$defs/X`) points at.
-pub(crate) fn resolve<'a>(root: &'a str, reference: &str) -> Option<&'a str> {
-    let pointer = reference.strip_prefix('#')?;
-    if pointer.is_empty() {
-        return Some(root);
-    }
-    pointer.strip_prefix('/')?.split('/').try_fold(root, |at, step| {
-        let step = percent_decoded(step).replace("~1", "/").replace("~0", "~");
-        match raw::kind(at) {
-            Kind::Object => Members::of(at)?.get(&step),
-            Kind::Array => raw::elements(at)?.get(step.parse::<usize>().ok()?).copied(),
-            _ => None,
-        }
-    })
-}
-
-fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code.filter(|_| bytes[at] == b'%') {
-            Some(code) => decoded.push(code),
-            None => decoded.push(bytes[at]),
-        }
-        at += if bytes[at] == b'%' && code.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8(decoded).map_or(Cow::Borrowed(text), Cow::Owned)
-}
-
-/// Changes single members of an object and leaves every other byte as it is.
-pub(crate) struct Edit<'a> {
-    text: &'a str,
-    members: &'a Members<'a>,
-    /// For each member its new value, or `None` inside for one that is removed.
-    changes: Vec<Option<Option<&'a str>>>,
-    added: Vec<(&'static str, &'a str)>,
-}
-
-impl<'a> Edit<'a> {
-    pub fn new(text: &'a str, members: &'a Members<'a>) -> Self {
-        Self { text, members, changes: vec![None; members.0.len()], added: Vec::new() }
-    }
-
-    /// Gives every member of that key the value, or adds one at the end.
-    pub fn set(&mut self, key: &'static str, value: &'a str) {
-        if !self.change(key, Some(value)) {
-            self.added.push((key, value));
-        }
-    }
-
-    /// Gives the member at that place the value.
-    pub fn set_at(&mut self, at: usize, value: &'a str) {
-        self.changes[at] = Some(Some(value));
-    }
-
-    /// Removes every member of that key.
-    pub fn remove(&mut self, key: &'static str) {
-        self.change(key, None);
-    }
-
-    fn change(&mut self, key: &str, value: Option<&'a str>) -> bool {
-        let mut found = false;
-        for (member, change) in self.members.0.iter().zip(&mut self.changes) {
-            if member.key == key {
-                *change = Some(value);
-                found = true;
-            }
-        }
-        found
-    }
-
-    pub fn finish(self) -> String {
-        let text = self.text;
-        let start = |part: &str| raw::offset(text, part);
-        let end = |part: &str| raw::offset(text, part) + part.len();
-        let mut out = String::with_capacity(text.len() + 64);
-        let mut last_end = None;
-        let mut is_first = true;
-        let members = &self.members.0;
-        out.push_str(members.first().map_or("{", |first| &text[..start(first.key_raw)]));
-        for (member, change) in members.iter().zip(&self.changes) {
-            let gap_start = last_end.unwrap_or_else(|| start(member.key_raw));
-            last_end = Some(end(member.value));
-            let value = match change {
-                Some(None) => continue,
-                Some(Some(value)) => *value,
-                None => member.value,
-            };
-            if !is_first {
-                out.push_str(&text[gap_start..start(member.key_raw)]);
-            }
-            out.push_str(&text[start(member.key_raw)..start(member.value)]);
-            out.push_str(value);
-            is_first = false;
-        }
-        for (key, value) in &self.added {
-            if !is_first {
-                out.push(',');
-            }
-            out.push_str(&raw::quote(key));
-            out.push(':');
-            out.push_str(value);
-            is_first = false;
-        }
-        out.push_str(last_end.map_or("}", |end| &text[end..]));
-        out
-    }
+    (unaddressed.or(plain), notes)
 }
 
 #[cfg(test)]
@@ -434,6 +171,24 @@ mod tests {
     }
 
     #[test]
+    fn output_schemas_are_repaired() {
+        for (schema, expected, notes) in [
+            (
+                r#"{"$schema":"http://json-schema.org/draft-04/schema#","type":"object"}"#,
+                Some(r#"{"type":"object"}"#),
+                1,
+            ),
+            (r#"{"$id":"a","$schema":"nonsense"}"#, Some("{}"), 2),
+            (r#"{"$schema":"https://json-schema.org/draft/2019-09/schema#"}"#, None, 0),
+            (r#"{"$schema":"http://json-schema.org/draft-06/schema"}"#, None, 0),
+            (r#"{"$schema":5}"#, None, 0),
+        ] {
+            let (found, told) = repaired_output(schema);
+            assert_eq!((found.as_deref(), told.len()), (expected, notes), "{schema}");
+        }
+    }
+
+    #[test]
     fn output_schemas_are_judged() {
         let check = |schema: &str, expected: Output| assert_eq!(judge_output(schema), expected, "{schema}");
         let dangling = Output::Nobody("its outputSchema refers to a definition that it lacks");
@@ -444,19 +199,26 @@ mod tests {
             Output::Everyone,
         );
         check(
-            r##"{"type":"object","items":[{"$ref":"#here"}],"definitions":{"a":{"$anchor":"here"}}}"##,
+            r##"{"type":"object","items":{"$ref":"#here"},"definitions":{"a":{"$anchor":"here"}}}"##,
             Output::Everyone,
         );
         check(
-            r#"{"$id":"http://x/r.json","type":"object","items":[{"$ref":"a.json#/x"}],"$defs":{"a":{"$id":"http://x/a.json"}}}"#,
+            r#"{"$id":"http://x/r.json","type":"object","items":{"$ref":"a.json#/x"},"$defs":{"a":{"$id":"http://x/a.json","x":{}}}}"#,
             Output::Everyone,
+        );
+        check(
+            r#"{"$id":"http://x/r.json","type":"object","items":{"$ref":"a.json#/x"},"$defs":{"a":{"$id":"http://x/a.json"}}}"#,
+            dangling,
         );
         check(r#"{"type":"object","properties":{"a":{"$ref":"other.json"}}}"#, dangling);
         check(r#"{"type":"array"}"#, Output::ModernOnly);
         check(r#"{"type":"object","properties":{"a":true}}"#, Output::ModernOnly);
         check(r#"{"type":"object","x-foo":{"pattern":5},"properties":{"pattern":{"default":"("}}}"#, Output::Everyone);
-        check(r#"{"type":"object","items":[{"pattern":"^\\d+$"}],"patternProperties":{"^a":{}}}"#, Output::Everyone);
-        let bad = Output::Nobody(BAD_PATTERN);
+        check(
+            r#"{"type":"object","prefixItems":[{"pattern":"^\\d+$"}],"patternProperties":{"^a":{}}}"#,
+            Output::Everyone,
+        );
+        let bad = Output::Nobody("a `pattern` of its outputSchema is no regular expression for JavaScript");
         check(r#"{"type":"object","properties":{"a":{"pattern":"(?i)x"}}}"#, bad);
         check(r#"{"type":"object","anyOf":[{"items":{"patternProperties":{"[":{}}}}]}"#, bad);
         let keyword = Output::Nobody("a keyword of its outputSchema has a value that it cannot have");
@@ -468,9 +230,33 @@ mod tests {
             r#""anyOf":{}"#,
             r#""items":{"enum":[]}"#,
             r#""not":{"format":7}"#,
+            r#""properties":{"a":{"nullable":true,"allOf":[{}]}}"#,
+            r#""properties":{"a":{"type":"string","nullable":"yes"}}"#,
+            r#""properties":{"a":{"type":["string","null"],"nullable":false}}"#,
+            r#""dependencies":{"a":{"type":"any"}}"#,
+            r#""dependencies":[]"#,
+            r#""dependentRequired":{"a":"b"}"#,
+            r#""properties":{"a":{"format":"date","formatMinimum":5}}"#,
+            r#""properties":{"a":{"formatMinimum":"2020-01-01"}}"#,
+            r#""not":{"$dynamicRef":"http://x/y"}"#,
         ] {
             check(&format!("{{\"type\":\"object\",{part}}}"), keyword);
         }
+        for sound in [
+            r#""properties":{"id":{"type":["string","null"],"nullable":true}}"#,
+            r#""dependencies":{"a":["b"],"c":{}},"properties":{"a":{"format":"date","formatMinimum":"2020-01-01"}}"#,
+            r#""$schema":"http://json-schema.org/draft-07/schema#","items":[{}]"#,
+            r#""$schema":"https://json-schema.org/draft/2019-09/schema","items":[{}]"#,
+            r#""$schema":"https://json-schema.org/draft/2020-12/schema","items":{}"#,
+        ] {
+            check(&format!("{{\"type\":\"object\",{sound}}}"), Output::Everyone);
+        }
+        let tuple = Output::Nobody("the `items` of its outputSchema are a list, as no schema of 2020-12 has it");
+        check(r#"{"type":"object","properties":{"a":{"items":[{}]}}}"#, tuple);
+        check(r#"{"type":"object","$schema":"https://json-schema.org/draft/2020-12/schema","items":[{}]}"#, tuple);
+        check(r#"{"type":"object","$schema":"http://json-schema.org/draft-04/schema#","items":[{}]}"#, tuple);
+        let draft4 = Output::Nobody("its outputSchema has the keyword `id` of draft-04");
+        check(r#"{"type":"object","properties":{"a":{"id":"x"}}}"#, draft4);
         check(r#"{"type":"object","properties":{"a":5}}"#, Output::Nobody("a part of its outputSchema is no schema"));
         check("{}", Output::ModernOnly);
         check(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/Missing"}}}"##, dangling);
@@ -478,39 +264,5 @@ mod tests {
         for schema in ["null", "true", "5", "[]", r#"{"type":"object","properties":5}"#] {
             assert!(matches!(judge_output(schema), Output::Nobody(_)), "{schema}");
         }
-    }
-
-    #[test]
-    fn pointers_are_followed() {
-        let root = r#"{"$defs":{"a/b":{"~":[1,2]},"%":3},"é":4}"#;
-        for (reference, target) in [
-            ("#", Some(root)),
-            ("#/$defs/a~1b/~0/1", Some("2")),
-            ("#/%24defs/%25", Some("3")),
-            ("#/%C3%A9", Some("4")),
-            ("#/$defs/missing", None),
-            ("#name", None),
-            ("other.json#/x", None),
-        ] {
-            assert_eq!(resolve(root, reference), target, "{reference}");
-        }
-    }
-
-    #[test]
-    fn edits_keep_every_other_byte() {
-        let text = r#"{ "a" : 1 , "b":2,  "c":3 }"#;
-        let members = Members::of(text).unwrap();
-        let edited = |change: &dyn Fn(&mut Edit)| {
-            let mut edit = Edit::new(text, &members);
-            change(&mut edit);
-            edit.finish()
-        };
-        assert_eq!(edited(&|_| {}), text);
-        assert_eq!(edited(&|e| e.set("b", "[]")), r#"{ "a" : 1 , "b":[],  "c":3 }"#);
-        assert_eq!(edited(&|e| e.remove("a")), r#"{ "b":2,  "c":3 }"#);
-        assert_eq!(edited(&|e| e.remove("c")), r#"{ "a" : 1 , "b":2 }"#);
-        assert_eq!(edited(&|e| ["a", "b"].into_iter().for_each(|key| e.remove(key))), r#"{ "c":3 }"#);
-        assert_eq!(edited(&|e| ["a", "b", "c"].into_iter().for_each(|key| e.remove(key))), "{  }");
-        assert_eq!(edited(&|e| e.set("d", "4")), r#"{ "a" : 1 , "b":2,  "c":3,"d":4 }"#);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::schema::resolve;
+use super::references::resolve;
 use super::text::is_harmful;
 use crate::wire::raw::{self, Kind, Members};
 

@@ -7,7 +7,7 @@ use super::category::{Categories, Chosen};
 use super::drift::{Drift, Pins};
 pub use super::entry::Entry;
 use super::listing::{Fingerprint, ListedTool, Listing, Rejected, ServerNote};
-use super::schema::{self, Input};
+use super::schema::impossible_input;
 use super::text::{LINE_MAX, first_sentence, single_line};
 use crate::config::ToolRules;
 use crate::name::{ExposedName, SourceId, ToolName};
@@ -352,12 +352,8 @@ fn entry(
         Verdict::Allowed { read_only, hidden } => (read_only, hidden),
         Verdict::Withheld { reason } => return Err(reason),
     };
-    let remark = match schema::judge_input(members.get("inputSchema")) {
-        Input::Impossible(reason) if !hidden => {
-            Some(format!("{reason}: not shown directly, `call_tool` still calls it"))
-        }
-        _ => None,
-    };
+    let impossible = impossible_input(members.get("inputSchema")).filter(|_| !hidden);
+    let remark = impossible.map(|reason| format!("{reason}: not shown directly, `call_tool` still calls it"));
     let over = spec.rules.tools.get(tool.name.as_str());
     let entry = Entry {
         source: spec.id.clone(),
