@@ -18,6 +18,7 @@ pub mod listing;
 pub mod lock;
 mod mapped;
 mod meaning;
+mod mended_input;
 mod mending;
 pub mod mending_offers;
 pub mod offer;

@@ -204,6 +204,23 @@ fn c09_one_address_in_two_output_schemas() {
     relay.finish();
 }
 
+/// Providers of models refuse every request with a tool whose input schema is none by JSON Schema 2020-12 (kintone's was one).
+#[test]
+fn c09_a01_an_input_schema_of_an_older_draft() {
+    let (mut relay, list) = relay(&[
+        r##""inputSchema":{"type":"object","properties":{"query":{"type":"array","items":[{"type":"object"}],"additionalItems":{"$ref":"#/properties/query/items/0"}}}}"##,
+        r#""inputSchema":{"type":"object","properties":{"a":{"type":"any","required":true},"o":{"properties":{"x":"string"}}}}"#,
+    ]);
+    let query = json!({"type": "array", "prefixItems": [{"type": "object"}], "items": {"$ref": "#/properties/query/prefixItems/0"}});
+    assert_eq!(tool(&list, 0).unwrap()["inputSchema"]["properties"]["query"], query);
+    let second = json!({"a": {}, "o": {"properties": {"x": {}}}});
+    assert_eq!(tool(&list, 1).unwrap()["inputSchema"]["properties"], second);
+    let full = relay.call_direct("find_tools", json!({"tools": ["a/t0"], "detail": "full"})).structured();
+    assert!(full["matches"][0]["repairs"].to_string().contains("prefixItems"), "{full}");
+    call_all(&mut relay, 2);
+    relay.finish();
+}
+
 /// What was mended in a tool is told to whoever looks at it in full.
 #[test]
 fn repairs_are_told() {

@@ -3,6 +3,7 @@
 
 use super::edit::Edit;
 use super::keywords::{self, is_name_list, named_types};
+use super::mended_input;
 use super::references;
 use crate::wire::raw::{self, Kind, Members};
 
@@ -30,8 +31,8 @@ pub(crate) fn impossible_input(schema: Option<&str>) -> Option<&'static str> {
     (!types.iter().any(|name| name == "object")).then_some("the root of its inputSchema is not an object")
 }
 
-/// Judges an input schema: MCP wants an object with `type: "object"`, some clients `properties` too, and the schema of
-/// each property must be an object.
+/// Judges an input schema: MCP wants an object with `type: "object"`, some clients `properties` too, the schema of each
+/// property must be an object, and models' providers refuse every request with one that is not of JSON Schema 2020-12.
 pub(crate) fn judge_input(schema: Option<&str>) -> Input {
     if let Some(reason) = impossible_input(schema) {
         return Input::Impossible(reason);
@@ -39,8 +40,10 @@ pub(crate) fn judge_input(schema: Option<&str>) -> Input {
     let open = || Input::Repaired(OPEN_INPUT.to_owned(), vec![AS_OBJECT.to_owned()]);
     let Some(text) = schema else { return open() };
     let Some(members) = Members::of(text) else { return open() };
-    let (root, notes) = mended_root(text, &members);
-    match root {
+    let (root, mut notes) = mended_root(text, &members);
+    let (whole, more) = mended_input::mended(root.as_deref().unwrap_or(text));
+    notes.extend(more);
+    match whole.or(root) {
         Some(schema) => Input::Repaired(schema, notes),
         None => Input::Keep,
     }
