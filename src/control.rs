@@ -5,6 +5,7 @@ mod changes;
 mod entries;
 mod pinning;
 mod reload;
+mod spelling;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -407,10 +408,16 @@ impl World {
         let mut toolsets = self.toolsets.clone();
         let (store, sources, views) = (self.store.clone(), self.sources.clone(), self.publish.borrow().views.clone());
         let pins = self.pins.clone();
-        self.digests.extend(listings.iter().map(|(id, listing, _)| (id.clone(), listing.digest.clone())));
+        let mut known = self.known_listings(&listings).await;
         let built = defect::contained_apart(move || {
             pins.look();
+            let mut digests = Vec::with_capacity(listings.len());
             for (id, listing, fresh) in listings {
+                let listing = match known.remove(&id) {
+                    Some(known) => listing.spelled_as(&known),
+                    None => listing,
+                };
+                digests.push((id.clone(), listing.digest.clone()));
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
                 let listing = match toolsets.get(&id) {
                     Some(last) => listing.keeping(&last.note().offer, || reload::raws(last)),
@@ -422,11 +429,12 @@ impl World {
             }
             let catalog = Arc::new(Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets));
             let views = views.renewed(&config, &catalog, &sources);
-            (toolsets, catalog, views)
+            (toolsets, catalog, views, digests)
         })
         .await;
         match built {
-            Some((toolsets, catalog, views)) => {
+            Some((toolsets, catalog, views, digests)) => {
+                self.digests.extend(digests);
                 pinning::tell(&self.toolsets, &toolsets);
                 self.toolsets = toolsets;
                 self.publish(Some((catalog, views)));

@@ -291,3 +291,33 @@ fn c22_a02_a_definition_that_changes() {
     }
     relay.finish();
 }
+
+/// A source with its schemas in hash maps writes their members in another order each time: models' caches are not to pay for it.
+#[test]
+fn c13_a05_the_order_of_members_is_no_change() {
+    let place = Place::new();
+    let write = |tools: &[&str]| place.write("tools.json", format!("[{}]", tools.join(",")));
+    let known = r#""inputSchema":{"type":"object","properties":{"a":{"type":"string"},"b":{}}},"description":"d"}"#;
+    let other =
+        r#"{"description":"d","inputSchema":{"properties":{"b":{},"a":{"type":"string"}},"type":"object"},"name":"t"}"#;
+    let file = write(&[&format!("{{\"name\":\"t\",{known}")]);
+    let sources = [source("a", &["--tools-json", &file], "unlisted = \"forward\"")];
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
+    let shown = format!("{{\"name\":\"a__t\",{known}");
+    assert!(relay.list().contains(&shown));
+    write(&[other, r#"{"name":"u","inputSchema":{"type":"object","properties":{}}}"#]);
+    relay.call("a", "die", json!({"code": 0}));
+    eventually("it has ended", || relay.status("a")["status"] != "ready");
+    relay.call("a", "t", json!({}));
+    eventually("the new tool is listed", || relay.list().contains("a__u"));
+    assert!(relay.list().contains(&shown), "{}", relay.list());
+    relay.finish();
+    // Nor does the memory of an earlier run make a difference.
+    write(&[other]);
+    let mut relay = Trial::start_in(&place, EAGER, &sources);
+    assert!(relay.list().contains("a__u"));
+    relay.call("a", "t", json!({}));
+    eventually("the tool is gone", || !relay.list().contains("a__u"));
+    assert!(relay.list().contains(&shown), "{}", relay.list());
+    relay.finish();
+}

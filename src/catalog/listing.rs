@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::json::Node;
 use super::offer::{Item, Offer};
 use super::packed::Packed;
 use super::text::{bounded_text, single_line};
@@ -182,6 +183,28 @@ impl Listing {
         let own = self.tools.iter().map(|tool| tool.raw.unpack().into_boxed_str());
         let raws: Vec<Box<str>> = own.chain(more).collect();
         Self::beside(self.rejected, raws, self.note, self.incomplete)
+    }
+
+    /// With the known text of each tool that says the same, its members in another order: whoever looks at bytes sees no
+    /// change where there is none.
+    #[must_use]
+    pub fn spelled_as(self, known: &Self) -> Self {
+        let mut has_changed = false;
+        let mut text = |tool: &ListedTool| {
+            let own = tool.raw.unpack();
+            let at = known.tools.binary_search_by(|other| other.name.cmp(&tool.name));
+            let known = at.ok().map(|at| known.tools[at].raw.unpack());
+            let same = known.filter(|known| *known != own && Node::read(known) == Node::read(&own));
+            has_changed |= same.is_some();
+            same.unwrap_or(own)
+        };
+        let texts: Vec<String> = self.tools.iter().map(&mut text).collect();
+        if !has_changed {
+            return self;
+        }
+        let names = self.tools.into_iter().map(|tool| tool.name);
+        let tools = names.zip(texts.iter().map(String::as_str)).collect();
+        Self { unread: self.unread, ..Self::sealed(tools, self.rejected, self.note, self.incomplete) }
     }
 
     /// The tools and rejects as bytes to be stored; the note is stored apart.
@@ -406,6 +429,23 @@ mod tests {
         for other in [&[r#"{"name":"a"}"#, r#"{"name":"b"}"#][..], &[r#"{"name":"a"}"#, r#"{"name":"b" }"#, "1"]] {
             assert_ne!(listing(other).digest, base.digest);
         }
+    }
+
+    /// A source that keeps members in a hash map writes them in another order each time.
+    #[test]
+    fn the_order_of_members_is_no_change() {
+        let known = listing(&[r#"{"name":"a","x":{"b":1,"c":[1,2]}}"#, r#"{"name":"b"}"#]);
+        let shuffled = listing(&[r#"{"x":{"c":[1, 2],"b":1},"name":"\u0061"}"#, r#"{"name":"b"}"#]);
+        assert_ne!(shuffled, known);
+        assert_eq!(shuffled.clone().spelled_as(&known), known);
+        for other in [r#"{"name":"a","x":{"b":1,"c":[2,1]}}"#, r#"{"name":"a","x":{"b":1.0,"c":[1,2]}}"#] {
+            let other = listing(&[other, r#"{"name":"b"}"#]);
+            assert_eq!(other.clone().spelled_as(&known), other);
+        }
+        let more = listing(&[r#"{"x":{"c":[1,2],"b":1},"name":"a"}"#, r#"{"name":"c"}"#]);
+        let texts = more.spelled_as(&known);
+        assert_eq!(raws(&texts)[0].1, raws(&known)[0].1);
+        assert_eq!(raws(&texts)[1], ("c", r#"{"name":"c"}"#.to_owned()));
     }
 
     #[test]
