@@ -233,7 +233,7 @@ pub fn lock(bytes: &[u8]) {
     let (name, raw) = text.split_once('\n').unwrap_or(("tool", text));
     let tools = Tools::from([(ToolName::new(name), Definition::of(name, raw))]);
     let source = SourceId::new("a").expect("an id");
-    locked(&Lock { sources: [(source, tools)].into() });
+    locked(&Lock { sources: [(source, tools)].into(), ..Lock::default() });
 }
 
 fn locked(lock: &Lock) {

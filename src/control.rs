@@ -188,7 +188,7 @@ impl World {
             let remembered = key_of(entry).and_then(|key| {
                 recalled.sources.iter().find(|(known, _)| *known == key).map(|(_, remembered)| remembered)
             });
-            let toolset = with_spec(entry, |spec| outline(spec, remembered));
+            let toolset = with_spec(entry, |spec| outline(spec, remembered, config.relay.pin));
             let listed = remembered.is_some_and(|remembered| remembered.digest.is_some());
             unread.extend(key_of(entry).filter(|_| listed));
             let at_start = matches!(entry, SourceEntry::Usable(config) if config.start == Start::AtStart);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::catalog::drift;
-use crate::catalog::lock::{Hashes, Lock, LockFault};
+use crate::catalog::lock::{Lock, LockFault, Pinned};
 use crate::config::{Pin, RelayConfig};
 use crate::name::SourceId;
 
@@ -102,7 +102,7 @@ fn target(file: &Path) -> io::Result<PathBuf> {
 pub struct Pins {
     pin: Pin,
     file: PathBuf,
-    found: OnceLock<Result<BTreeMap<SourceId, Hashes>, Closed>>,
+    found: OnceLock<Result<BTreeMap<SourceId, Pinned>, Closed>>,
 }
 
 /// Why there is nothing to go by, in words.
@@ -135,7 +135,7 @@ impl Pins {
         }
     }
 
-    fn find(&self) -> Result<BTreeMap<SourceId, Hashes>, Closed> {
+    fn find(&self) -> Result<BTreeMap<SourceId, Pinned>, Closed> {
         let error = match read(&self.file) {
             Ok(lock) => return Ok(lock.hashes()),
             Err(error) => error,
@@ -155,7 +155,7 @@ impl Pins {
         match (self.pin, self.found.get()) {
             (Pin::Off, _) | (_, None) | (Pin::Warn, Some(Err(_))) => drift::Pins::Free,
             (Pin::Enforce, Some(Err(closed))) => drift::Pins::Closed(&closed.brief),
-            (pin, Some(Ok(found))) => drift::Pins::Locked { tools: found.get(source), enforce: pin == Pin::Enforce },
+            (pin, Some(Ok(found))) => drift::Pins::Locked { pinned: found.get(source), enforce: pin == Pin::Enforce },
         }
     }
 

@@ -97,6 +97,28 @@ impl Definition {
     }
 }
 
+/// What a source says of itself in one line, as it is pinned: models read it in the relay's menu.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// `None`: it may not be shown.
+    pub text: Option<String>,
+    pub hash: Hash,
+}
+
+impl Summary {
+    pub fn of(text: &str) -> Self {
+        let mut hash = Fingerprint::new();
+        hash.text("summary").text(text);
+        Self { text: Some(text.to_owned()), hash: Hash(hash.bytes()) }
+    }
+
+    /// The same, not to be shown.
+    #[must_use]
+    pub fn unshown(self) -> Self {
+        Self { text: None, ..self }
+    }
+}
+
 /// The member of that name, if it belongs to a definition.
 pub fn known(key: &str) -> Option<&'static str> {
     MEMBERS.iter().copied().find(|known| *known == key)

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
-use super::definition::{Definition, Hash, MEMBERS, text};
+use serde::{Deserialize, Serialize};
+
+use super::definition::{Definition, Hash, MEMBERS, Summary, text};
 use super::json::{Node, quoted};
-use super::lock::{Hashes, Lock};
+use super::lock::{Lock, Pinned};
 use super::packed::Packed;
 use crate::name::{SourceId, ToolName};
 
@@ -25,7 +27,7 @@ pub enum Pins<'a> {
     /// Nothing.
     Free,
     /// What the lock has of the source; `None` where it has nothing of it.
-    Locked { tools: Option<&'a Hashes>, enforce: bool },
+    Locked { pinned: Option<&'a Pinned>, enforce: bool },
     /// There is nothing to go by, and so no tool may be called; the reason.
     Closed(&'a str),
 }
@@ -49,13 +51,50 @@ impl Drift {
     }
 }
 
+/// What is known of the line that a source says of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Said {
+    /// It was not held against a lock, or the lock is silent about it.
+    #[default]
+    Unjudged,
+    Accepted,
+    /// It differs from the lock.
+    Changed,
+    /// It is not what was accepted, and is not shown for that.
+    Withheld,
+}
+
+impl Said {
+    /// Whether it is known not to be what was accepted.
+    pub fn is_other(self) -> bool {
+        matches!(self, Self::Changed | Self::Withheld)
+    }
+}
+
 impl Pins<'_> {
+    /// Judges the line that a source says of itself.
+    pub fn judge_summary(&self, said: &str) -> Said {
+        let (pinned, enforce) = match self {
+            Self::Free => return Said::Unjudged,
+            Self::Closed(_) => (None, true),
+            Self::Locked { pinned, enforce } => (pinned.and_then(|pinned| pinned.summary), *enforce),
+        };
+        match pinned {
+            _ if said.is_empty() => Said::Accepted,
+            Some(hash) if hash == Summary::of(said).hash => Said::Accepted,
+            _ if enforce => Said::Withheld,
+            Some(_) => Said::Changed,
+            None => Said::Unjudged,
+        }
+    }
+
     /// How a listed tool differs from what was accepted, and why it is withheld for that.
     pub fn judge(&self, source: &SourceId, tool: &ToolName, raw: &Packed) -> (Option<Drift>, Option<String>) {
         let (tools, enforce) = match self {
             Self::Free => return (None, None),
             Self::Closed(why) => return (None, Some((*why).to_owned())),
-            Self::Locked { tools, enforce } => (tools, *enforce),
+            Self::Locked { pinned, enforce } => (pinned.map(|pinned| &pinned.tools), *enforce),
         };
         let now = Definition::of(tool.as_str(), &raw.unpack()).hash;
         let locked = tools.and_then(|tools| tools.get(tool)).copied();
@@ -73,11 +112,12 @@ impl Pins<'_> {
     }
 }
 
-/// A difference between two locks in one tool.
+/// A difference between two locks in one tool, or in what a source says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub source: SourceId,
-    pub tool: ToolName,
+    /// `None`: the source's own summary.
+    pub tool: Option<ToolName>,
     pub was: Option<Hash>,
     pub now: Option<Hash>,
     /// Each member that changed and how; only of a tool that is in both.
@@ -99,9 +139,28 @@ pub fn differences(was: &Lock, now: &Lock) -> Vec<Difference> {
         let (was, now) = (of(was), of(now));
         let hash = |side: &Option<Definition>| side.as_ref().map(|tool| tool.hash);
         let members = was.as_ref().zip(now.as_ref()).map(|(was, now)| changed_members(was, now)).unwrap_or_default();
+        let tool = Some(tool);
         (hash(&was) != hash(&now)).then(|| Difference { was: hash(&was), now: hash(&now), members, source, tool })
     });
-    found.collect()
+    let mut found: Vec<_> = found.chain(other_summaries(was, now)).collect();
+    found.sort_by(|a, b| (&a.source, &a.tool).cmp(&(&b.source, &b.tool)));
+    found
+}
+
+/// The sources of both locks that say something else of themselves.
+fn other_summaries(was: &Lock, now: &Lock) -> impl Iterator<Item = Difference> {
+    let in_both = now.sources.keys().filter(|id| was.sources.contains_key(*id));
+    in_both.filter_map(|id| {
+        let (was, now) = (was.summaries.get(id), now.summaries.get(id));
+        let hash = |side: Option<&Summary>| side.map(|summary| summary.hash);
+        let text = |side: Option<&Summary>| match side {
+            Some(summary) => summary.text.clone(),
+            None => Some(String::new()),
+        };
+        let told = text(was).zip(text(now)).map(|(was, now)| ("summary", by_words(&visible(&was), &visible(&now))));
+        let (members, source) = (told.into_iter().collect(), id.clone());
+        (hash(was) != hash(now)).then(|| Difference { source, tool: None, was: hash(was), now: hash(now), members })
+    })
 }
 
 fn changed_members(was: &Definition, now: &Definition) -> Vec<(&'static str, String)> {
@@ -236,13 +295,26 @@ mod tests {
             (drift.map(|drift| drift.note()), reason.map(|reason| reason.contains("`toolrelay lock s`")))
         };
         let (same, other) = (r#"{"name":"t"}"#, r#"{"name":"t","title":"x"}"#);
-        let locked = |enforce| Pins::Locked { tools: Some(&hashes), enforce };
+        let pinned = Pinned { tools: hashes, summary: Some(Summary::of("Notes.").hash) };
+        let locked = |enforce| Pins::Locked { pinned: Some(&pinned), enforce };
         assert_eq!(judge(Pins::Free, other), (None, None));
         assert_eq!(judge(locked(true), same), (None, None));
         assert_eq!(judge(locked(false), other), (Some("differs from sources.lock"), None));
         assert_eq!(judge(locked(true), other), (Some("differs from sources.lock"), Some(true)));
-        let unknown = Pins::Locked { tools: None, enforce: true };
+        let unknown = Pins::Locked { pinned: None, enforce: true };
         assert_eq!(judge(unknown, same), (Some("is not in sources.lock"), Some(true)));
         assert_eq!(judge(Pins::Closed("why"), same), (None, Some(false)));
+        for (pins, said, want) in [
+            (Pins::Free, "Other.", Said::Unjudged),
+            (locked(true), "Notes.", Said::Accepted),
+            (locked(true), "", Said::Accepted),
+            (locked(true), "Other.", Said::Withheld),
+            (locked(false), "Other.", Said::Changed),
+            (unknown, "Notes.", Said::Withheld),
+            (Pins::Locked { pinned: None, enforce: false }, "Notes.", Said::Unjudged),
+            (Pins::Closed("why"), "Notes.", Said::Withheld),
+        ] {
+            assert_eq!(pins.judge_summary(said), want, "{pins:?} {said}");
+        }
     }
 }

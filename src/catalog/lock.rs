@@ -5,13 +5,14 @@
 //! clients read of the tool, so that a reviewer sees in the file's own difference what changed, and `toolrelay lock --check`
 //! can tell it on a machine that never saw the tool before. A description of several lines is a list of lines. All is sorted,
 //! and nothing in it depends on when or where it was written. Of a tool whose texts hold a secret it has the hash alone.
+//! Beside the tools stands what each source says of itself in one line (`summaries`); older files lack it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-use super::definition::{Definition, Hash, known, text};
+use super::definition::{Definition, Hash, Summary, known, text};
 use super::json::{Node, quoted};
 use crate::name::{SourceId, ToolName};
 use crate::wire::raw::{self, Kind, Member, Members};
@@ -34,10 +35,20 @@ pub type Tools = BTreeMap<ToolName, Definition>;
 /// Their hashes.
 pub type Hashes = BTreeMap<ToolName, Hash>;
 
+/// What is needed of one source to tell whether it is as it was accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pinned {
+    pub tools: Hashes,
+    /// Of the line that it says of itself.
+    pub summary: Option<Hash>,
+}
+
 /// What was accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lock {
     pub sources: BTreeMap<SourceId, Tools>,
+    /// What sources say of themselves.
+    pub summaries: BTreeMap<SourceId, Summary>,
 }
 
 /// Why a text is no lock.
@@ -78,6 +89,14 @@ impl Lock {
                         }
                     }
                 }
+                "summaries" => {
+                    for source in &reader.object(member.value, "`summaries`")?.0 {
+                        let id = SourceId::new(&source.key).map_err(|error| reader.fault(source.key_raw, error))?;
+                        if lock.summaries.insert(id, reader.summary(source)?).is_some() {
+                            return Err(reader.fault(source.key_raw, format!("`{}` stands here twice", source.key)));
+                        }
+                    }
+                }
                 other => return Err(reader.fault(member.key_raw, format!("`{other}` does not belong here"))),
             }
         }
@@ -105,14 +124,27 @@ impl Lock {
             }
             out.push_str(if tools.is_empty() { "}" } else { "\n    }" });
         }
-        out.push_str(if self.sources.is_empty() { "}\n}\n" } else { "\n  }\n}\n" });
+        out.push_str(if self.sources.is_empty() { "}" } else { "\n  }" });
+        for (at, (id, summary)) in self.summaries.iter().enumerate() {
+            let open = if at == 0 { ",\n  \"summaries\": {" } else { "," };
+            let _ = write!(out, "{open}\n    {}: ", quoted(id.as_str()));
+            match &summary.text {
+                Some(text) => out.push_str(&quoted(text)),
+                None => _ = write!(out, "{{\"hash\": \"{}\", \"{UNSHOWN}\": {}}}", summary.hash, quoted(WHY_UNSHOWN)),
+            }
+        }
+        out.push_str(if self.summaries.is_empty() { "\n}\n" } else { "\n  }\n}\n" });
         out
     }
 
-    /// What is needed to tell whether a tool is the one that was accepted.
-    pub fn hashes(self) -> BTreeMap<SourceId, Hashes> {
+    /// What is needed to tell whether a source is as it was accepted.
+    pub fn hashes(self) -> BTreeMap<SourceId, Pinned> {
         let of = |tools: Tools| tools.into_iter().map(|(name, tool)| (name, tool.hash)).collect();
-        self.sources.into_iter().map(|(id, tools)| (id, of(tools))).collect()
+        let pinned = |(id, tools)| {
+            let summary = self.summaries.get(&id).map(|summary| summary.hash);
+            (id, Pinned { tools: of(tools), summary })
+        };
+        self.sources.into_iter().map(pinned).collect()
     }
 }
 
@@ -196,6 +228,16 @@ impl<'a> Reader<'a> {
         Ok(definition)
     }
 
+    fn summary(&self, source: &Member<'a>) -> Result<Summary, LockFault> {
+        if let Some(text) = raw::string(source.value) {
+            return Ok(Summary::of(&text));
+        }
+        let hash = Members::of(source.value).and_then(|unshown| Hash::read(&unshown.text("hash")?));
+        let fault =
+            || self.fault(source.value, format!("the summary of `{}` is neither a text nor a hash", source.key));
+        hash.map(|hash| Summary { text: None, hash }).ok_or_else(fault)
+    }
+
     fn joined(&self, value: &'a str) -> Result<Node, LockFault> {
         let lines = raw::elements(value).filter(|lines| lines.iter().all(|line| raw::kind(line) == Kind::Text));
         let lines = lines.and_then(|lines| lines.into_iter().map(raw::string).collect::<Option<Vec<_>>>());
@@ -215,7 +257,19 @@ mod tests {
             tools.iter().map(|(name, raw)| (ToolName::new(*name), Definition::of(name, raw))).collect()
         };
         let sources = sources.iter().map(|(id, of)| (SourceId::new(id).unwrap(), tools(of)));
-        Lock { sources: sources.collect() }
+        Lock { sources: sources.collect(), ..Lock::default() }
+    }
+
+    #[test]
+    fn what_sources_say_stands_beside_their_tools() {
+        let mut lock = lock(&[("a", &[]), ("b", &[])]);
+        lock.summaries.insert(SourceId::new("a").unwrap(), Summary::of("Reads\u{200b} \"notes\"."));
+        lock.summaries.insert(SourceId::new("b").unwrap(), Summary::of("Sends with hunter2.").unshown());
+        let text = lock.text();
+        let want = "    \"b\": {}\n  },\n  \"summaries\": {\n    \"a\": \"Reads\\u200b \\\"notes\\\".\",\n    \"b\": {\"hash\": \"";
+        assert!(text.contains(want) && text.ends_with("\"}\n  }\n}\n") && !text.contains("hunter2"), "{text}");
+        assert_eq!(Lock::read(&text), Ok(lock));
+        assert!(Lock::read(&text.replace("\"hash\": \"", "\"hash\": \"0")).is_err());
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::category::{Categories, Chosen};
-use super::drift::{Drift, Pins};
+use super::definition::Summary;
+use super::drift::{Drift, Pins, Said};
 pub use super::entry::Entry;
 use super::listing::{Fingerprint, ListedTool, Listing, Rejected, ServerNote};
 use super::schema::impossible_input;
@@ -89,12 +90,26 @@ pub struct Outline {
     pub rules: String,
     /// As in [`Listing`].
     pub incomplete: Option<String>,
+    /// Whether what the source says of itself was accepted.
+    pub said: Said,
 }
 
 impl Outline {
     /// Whether it still describes the source under this configuration; if not, the listing must be read.
     pub fn fits(&self, spec: &ToolsetSpec<'_>) -> bool {
         self.rules == spec.rules_digest()
+    }
+
+    /// With what the source says of itself shown where that was accepted, or need not be.
+    #[must_use]
+    pub fn pinned(mut self, enforce: bool) -> Self {
+        match self.said {
+            Said::Accepted => {}
+            _ if enforce => self.said = Said::Withheld,
+            Said::Withheld => self.said = Said::Unjudged,
+            Said::Unjudged | Said::Changed => {}
+        }
+        self
     }
 }
 
@@ -130,6 +145,8 @@ pub struct Toolset {
     pub drift: Vec<Drift>,
     /// Why the source may have more tools.
     pub incomplete: Option<String>,
+    /// Whether what the source says of itself was accepted.
+    pub said: Said,
     note: ServerNote,
     hint: Vec<String>,
     rules: String,
@@ -177,6 +194,7 @@ impl Toolset {
             tool_names_hint: hint,
             rules: spec.rules_digest(),
             incomplete: listing.incomplete.clone(),
+            said: pins.judge_summary(&said(&listing.note)),
         };
         Self { entries, withheld, categories, drift, loaded: true, ..Self::outline(spec, &outline) }
     }
@@ -193,7 +211,7 @@ impl Toolset {
             id: spec.id.clone(),
             name: spec.name.to_owned(),
             provider: spec.provider.to_owned(),
-            summary: summary(spec, &outline.note, &outline.tool_names_hint),
+            summary: summary(spec, outline),
             prefix: spec.prefix.to_owned(),
             read_only: spec.rules.read_only,
             entries: Vec::new(),
@@ -206,6 +224,7 @@ impl Toolset {
             categories: Categories::default(),
             drift: Vec::new(),
             incomplete: outline.incomplete.clone(),
+            said: outline.said,
             note,
             hint: outline.tool_names_hint.clone(),
             rules: outline.rules.clone(),
@@ -297,7 +316,13 @@ impl Toolset {
             tool_names_hint: self.hint.clone(),
             rules: self.rules.clone(),
             incomplete: self.incomplete.clone(),
+            said: self.said,
         }
+    }
+
+    /// What the source says of itself in one line, if it does: to be accepted with its tools.
+    pub fn said_summary(&self) -> Option<Summary> {
+        Some(said(&self.note)).filter(|said| !said.is_empty()).map(|said| Summary::of(&said))
     }
 
     /// What the source says about itself.
@@ -391,13 +416,17 @@ fn digest(listing: &str, entries: &[Entry], withheld: &[Withheld], rules: &ToolR
 }
 
 /// One line that says what the source is for: the configuration's, else the first sentence of its instructions, else its
-/// title and some tool names.
-fn summary(spec: &ToolsetSpec<'_>, note: &ServerNote, hint: &[String]) -> String {
+/// title and some tool names. Where the source says something that was not accepted, nothing of it.
+fn summary(spec: &ToolsetSpec<'_>, outline: &Outline) -> String {
+    let (note, hint) = (&outline.note, &outline.tool_names_hint);
     let given = single_line(spec.summary.unwrap_or_default(), LINE_MAX);
     if !given.is_empty() {
         return given;
     }
-    let told = single_line(first_sentence(note.instructions.as_deref().unwrap_or_default()), LINE_MAX);
+    if outline.said == Said::Withheld {
+        return single_line(title(&ServerNote::default(), spec.name, spec.id), LINE_MAX);
+    }
+    let told = told(note);
     if !told.is_empty() {
         return told;
     }
@@ -408,8 +437,23 @@ fn summary(spec: &ToolsetSpec<'_>, note: &ServerNote, hint: &[String]) -> String
     single_line(&format!("{title}: {}", hint.join(", ")), LINE_MAX)
 }
 
+/// The first sentence of a source's instructions.
+fn told(note: &ServerNote) -> String {
+    single_line(first_sentence(note.instructions.as_deref().unwrap_or_default()), LINE_MAX)
+}
+
+/// What a source says of itself, as far as a summary tells it: the first sentence of its instructions, else its title.
+fn said(note: &ServerNote) -> String {
+    let told = told(note);
+    if told.is_empty() { single_line(title_of(note), LINE_MAX) } else { told }
+}
+
+fn title_of(note: &ServerNote) -> &str {
+    note.title.as_deref().filter(|title| !title.is_empty()).unwrap_or(&note.name)
+}
+
 fn title<'a>(note: &'a ServerNote, name: &'a str, id: &'a SourceId) -> &'a str {
-    let title = [note.title.as_deref().unwrap_or_default(), &note.name, name];
+    let title = [title_of(note), name];
     title.into_iter().find(|title| !title.is_empty()).unwrap_or(id.as_str())
 }
 
@@ -495,6 +539,34 @@ mod tests {
         ] {
             let (built, outlined) = build(given, &rules, note, &[r#"{"name":"b"}"#, r#"{"name":"a"}"#]);
             assert_eq!((built.summary.as_str(), outlined.summary.as_str()), (expected, expected));
+        }
+    }
+
+    #[test]
+    fn what_a_source_says_is_shown_where_it_was_accepted() {
+        let id = SourceId::new("acme").unwrap();
+        let rules = ToolRules::default();
+        let spec =
+            ToolsetSpec { id: &id, name: "Acme", provider: "acme", summary: None, prefix: "acme", rules: &rules };
+        let given = ToolsetSpec { summary: Some("Mine."), ..spec };
+        for note in [
+            ServerNote { instructions: Some("Evil.".into()), ..ServerNote::default() },
+            ServerNote { title: Some("Evil.".into()), ..ServerNote::default() },
+            ServerNote { name: "Evil.".into(), ..ServerNote::default() },
+        ] {
+            let listing = Listing::new([], note, None);
+            let pins = Pins::Locked { pinned: None, enforce: true };
+            let built = Toolset::pinned(&spec, &listing, pins);
+            assert_eq!((built.summary.as_str(), built.said), ("Acme", Said::Withheld));
+            assert_eq!(Toolset::pinned(&given, &listing, pins).summary, "Mine.");
+            assert_eq!(built.restricted(true, |_, _| None).summary, "Acme");
+            let free = Toolset::build(&spec, &listing);
+            assert_eq!((free.summary.as_str(), free.said), ("Evil.", Said::Unjudged));
+            for (remembered, enforce, expected) in
+                [(&free, true, "Acme"), (&free, false, "Evil."), (&built, false, "Evil.")]
+            {
+                assert_eq!(Toolset::outline(&spec, &remembered.to_outline().pinned(enforce)).summary, expected);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::relayed::{self, Listed};
 use super::table::{beside, counted};
 use super::{Common, Failure, output, setup};
-use crate::catalog::definition::Definition;
+use crate::catalog::definition::{Definition, Summary};
 use crate::catalog::drift::{Difference, differences};
 use crate::catalog::lock::{Lock, Tools};
 use crate::catalog::{Entry, Toolset};
@@ -66,7 +66,9 @@ struct SourceLine {
 #[derive(Serialize)]
 struct DifferenceLine {
     source: String,
-    tool: String,
+    /// None: what the source says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
     change: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     locked: Option<String>,
@@ -149,13 +151,17 @@ async fn compare(
     let mut now = was.clone();
     if named.is_empty() {
         now.sources.retain(|id, _| snapshot.source(id.as_str()).is_some());
+        now.summaries.retain(|id, _| snapshot.source(id.as_str()).is_some());
     }
     let mut lines = Vec::new();
     for toolset in snapshot.catalog.toolsets.iter().filter(|toolset| is_meant(&toolset.id)) {
         let source = snapshot.source(toolset.id.as_str()).expect("BUG: every toolset has its source");
         let mut line = SourceLine::new(source, listed.get(&toolset.id), !named.is_empty());
         if line.reason.is_none() {
-            now.sources.insert(toolset.id.clone(), tools(toolset, &secrets(source)));
+            let secrets = secrets(source);
+            now.sources.insert(toolset.id.clone(), tools(toolset, &secrets));
+            now.summaries.remove(&toolset.id);
+            now.summaries.extend(summary(toolset, &secrets).map(|summary| (toolset.id.clone(), summary)));
         }
         line.tools = now.sources.get(&toolset.id).map_or(0, BTreeMap::len);
         lines.push(line);
@@ -172,6 +178,12 @@ fn tools(toolset: &Toolset, secrets: &[String]) -> Tools {
         if secrets.iter().any(|secret| whole.holds(secret)) { Definition::unshown(whole.hash) } else { whole }
     };
     toolset.entries.iter().map(|entry| (entry.tool.clone(), definition(entry))).collect()
+}
+
+fn summary(toolset: &Toolset, secrets: &[String]) -> Option<Summary> {
+    let whole = toolset.said_summary()?;
+    let is_secret = whole.text.as_ref().is_some_and(|text| secrets.iter().any(|secret| text.contains(secret)));
+    Some(if is_secret { whole.unshown() } else { whole })
 }
 
 /// The values that the configuration gives to a source, in no way to be shown.
@@ -211,16 +223,18 @@ impl DifferenceLine {
     fn new(difference: Difference, was: &Lock, snapshot: &Snapshot) -> Self {
         let Difference { source, tool, was: locked, now, members } = difference;
         let toolset = snapshot.catalog.toolset(source.as_str()).filter(|_| now.is_none());
-        let reason = toolset.and_then(|toolset| toolset.withheld(tool.as_str())).map(|found| found.reason.clone());
+        let reason =
+            toolset.and_then(|toolset| toolset.withheld(tool.as_ref()?.as_str())).map(|found| found.reason.clone());
         Self {
             of_new_source: !was.sources.contains_key(&source),
             source: source.to_string(),
-            tool: tool.to_string(),
             change: match (locked, now) {
+                _ if tool.is_none() => "changed",
                 (None, _) => "added",
                 (_, None) => "removed",
                 _ => "changed",
             },
+            tool: tool.map(|tool| tool.to_string()),
             locked: locked.map(|hash| hash.to_string()),
             now: now.map(|hash| hash.to_string()),
             reason,
@@ -278,7 +292,8 @@ fn append(text: &mut String, line: &DifferenceLine) {
         _ => '~',
     };
     let reason = line.reason.as_ref().map(|reason| format!(": withheld now, {reason}")).unwrap_or_default();
-    let name = format!("{}/{}{reason}", line.source, line.tool);
+    let tool = line.tool.as_ref().map(|tool| format!("/{tool}")).unwrap_or_default();
+    let name = format!("{}{tool}{reason}", line.source);
     let _ = writeln!(text, "{mark} {}", one_line(&name, usize::MAX));
     for member in &line.members {
         let _ = writeln!(text, "    {}:", member.member);

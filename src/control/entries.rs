@@ -3,7 +3,7 @@
 
 use crate::catalog::toolset::{Outline, ToolsetSpec};
 use crate::catalog::{Listing, Toolset};
-use crate::config::{SourceEntry, ToolRules};
+use crate::config::{Pin, SourceEntry, ToolRules};
 use crate::store::{Kept, Key, Remembered, Store};
 
 /// A fresh listing is kept whole; of a remembered one the outline, if it was made under other settings.
@@ -23,12 +23,13 @@ pub(super) fn remember(store: &Store, entry: &SourceEntry, toolset: &Toolset, li
     });
 }
 
-pub(super) fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>) -> Toolset {
+pub(super) fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>, pin: Pin) -> Toolset {
     let Some(remembered) = remembered.filter(|remembered| remembered.digest.is_some()) else {
         return Toolset::unlisted(spec);
     };
     let known = remembered.outline.as_deref().and_then(|text| serde_json::from_str::<Outline>(text).ok());
-    Toolset::outline(spec, &known.filter(|outline| outline.fits(spec)).unwrap_or_default())
+    let known = known.filter(|outline| outline.fits(spec)).unwrap_or_default();
+    Toolset::outline(spec, &known.pinned(pin == Pin::Enforce))
 }
 
 /// Under which key a source is remembered; a faulty one is not.

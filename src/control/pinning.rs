@@ -49,8 +49,20 @@ impl World {
     }
 }
 
+/// Tells on stderr of sources that say something else of themselves than was accepted.
+fn tell_summaries(before: &BTreeMap<SourceId, Arc<Toolset>>, now: &BTreeMap<SourceId, Arc<Toolset>>) {
+    for (id, toolset) in now.iter().filter(|(_, toolset)| toolset.said.is_other()) {
+        let said = |toolset: &Toolset| (toolset.said, toolset.said_summary());
+        if before.get(id).is_none_or(|before| said(before) != said(toolset)) {
+            let hint = format!("look at it with `toolrelay lock --check {id}`, accept it with `toolrelay lock {id}`");
+            tracing::warn!(source = id.as_str(), hint, "it says of itself what is not in sources.lock");
+        }
+    }
+}
+
 /// Tells on stderr of sources whose tools differ from the lock in another way than before.
 pub(super) fn tell(before: &BTreeMap<SourceId, Arc<Toolset>>, now: &BTreeMap<SourceId, Arc<Toolset>>) {
+    tell_summaries(before, now);
     for (id, toolset) in now.iter().filter(|(_, toolset)| !toolset.drift.is_empty()) {
         if before.get(id).is_some_and(|before| before.drift == toolset.drift) {
             continue;

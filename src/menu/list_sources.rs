@@ -58,6 +58,9 @@ struct SourceLine<'a> {
     changed: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     drift: Vec<DriftLine<'a>>,
+    /// Whether what the source says of itself is not what sources.lock says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    summary_changed: bool,
 }
 
 /// A tool that is not what was accepted; hashes are cut short.
@@ -110,6 +113,7 @@ pub async fn run(context: &Context<'_>, arguments: Option<&str>) -> Result<Strin
             read_only: toolset.read_only,
             changed: toolset.drift.len(),
             drift: toolset.drift.iter().take(DRIFT_TOLD).map(DriftLine::new).collect(),
+            summary_changed: toolset.said.is_other(),
         })
     });
     let notices: Vec<&str> = [&snapshot.stale, &snapshot.unpinned].into_iter().flatten().map(AsRef::as_ref).collect();
