@@ -559,3 +559,21 @@ fn what_a_source_says_of_itself_is_pinned() {
         relay.finish();
     }
 }
+
+/// Names that differ in what cannot be seen looked alike, and escape sequences in them reached the terminal.
+#[test]
+fn names_are_told_with_escapes_for_what_cannot_be_seen() {
+    let (place, _) = accepted("");
+    let odd = ["read ", "read\u{200b}", "\u{202e}daer", "red\u{1b}[2J\u{7}"];
+    let odd: Vec<_> =
+        odd.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}}).to_string()).collect();
+    place.write("tools.json", tools(&format!("{READ},{}", odd.join(","))));
+    let shown = ["s/\"read \"", "s/\"read\\u200b\"", "s/\"\\u202edaer\"", "s/\"red\\u001b[2J\\u0007\""];
+    run(&place, &["lock", "--check"])
+        .exits(1)
+        .says(&shown.map(|name| format!("+ {name}\n")).each_ref().map(String::as_str));
+    let ran = run(&place, &["call", "s", "redd"]).exits(1);
+    let told = ran.stderr + &run(&place, &["tools"]).exits(0).stdout;
+    assert!(told.contains("did you mean") && told.contains("red\\u001b[2J\\u0007"), "{told}");
+    assert!(!told.contains(['\u{1b}', '\u{7}', '\u{200b}', '\u{202e}']), "{told:?}");
+}

@@ -142,7 +142,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Whether a character leaves no mark, or turns the direction of others: instructions to a model have been hidden in such.
-fn is_unseen(c: char) -> bool {
+pub(super) fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

@@ -1,6 +1,10 @@
 //! Owns the making of short, harmless lines from text that sources wrote: one line, no control characters, bounded.
 //! It does not know where a text came from or where it is shown.
 
+use std::borrow::Cow;
+
+use super::json::{is_unseen, quoted};
+
 /// The longest one-line text about a tool or a source, in characters.
 pub const LINE_MAX: usize = 160;
 /// A cut may go back this many characters to end at a blank.
@@ -13,6 +17,18 @@ const ABBREVIATIONS: &[&str] =
 pub(crate) fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200B}' | '\u{200E}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
+}
+
+/// A name as it is shown on a terminal and in reports: as it is where every character of it can be seen, else in quotes with
+/// escapes for those that cannot, so that two names which differ look different.
+pub fn visible_name(name: &str) -> Cow<'_, str> {
+    let is_blank = |c: char| c.is_whitespace() && c != ' ';
+    let is_plain = name.trim() == name && !name.contains("  ");
+    if is_plain && !name.contains(|c| is_harmful(c) || is_unseen(c) || is_blank(c)) {
+        return Cow::Borrowed(name);
+    }
+    let escaped = |c: char| if is_blank(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(quoted(name).chars().map(escaped).collect())
 }
 
 /// The text as one line of at most `max` characters, runs of blanks as one; `…` marks a cut.
@@ -93,6 +109,23 @@ pub fn bounded_text(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_differ_look_different() {
+        for (name, shown) in [
+            ("read_note", "read_note"),
+            ("read note", "read note"),
+            ("读取", "读取"),
+            ("read_note ", "\"read_note \""),
+            ("a  b", "\"a  b\""),
+            ("a\u{1b}[2J\u{7}", "\"a\\u001b[2J\\u0007\""),
+            ("a\u{200b}", "\"a\\u200b\""),
+            ("\u{202e}eton_daer", "\"\\u202eeton_daer\""),
+            ("a\u{a0}b", "\"a\\u00a0b\""),
+        ] {
+            assert_eq!(visible_name(name), shown, "{name:?}");
+        }
+    }
 
     #[test]
     fn lines_are_single_bounded_and_harmless() {

@@ -15,6 +15,7 @@ use super::{Common, Failure, output, setup};
 use crate::catalog::definition::{Definition, Summary};
 use crate::catalog::drift::{Difference, differences};
 use crate::catalog::lock::{Lock, Tools};
+use crate::catalog::text::visible_name;
 use crate::catalog::{Entry, Toolset};
 use crate::config::{Pin, Reach, SystemLookup};
 use crate::name::SourceId;
@@ -292,7 +293,7 @@ fn append(text: &mut String, line: &DifferenceLine) {
         _ => '~',
     };
     let reason = line.reason.as_ref().map(|reason| format!(": withheld now, {reason}")).unwrap_or_default();
-    let tool = line.tool.as_ref().map(|tool| format!("/{tool}")).unwrap_or_default();
+    let tool = line.tool.as_ref().map(|tool| format!("/{}", visible_name(tool))).unwrap_or_default();
     let name = format!("{}{tool}{reason}", line.source);
     let _ = writeln!(text, "{mark} {}", one_line(&name, usize::MAX));
     for member in &line.members {

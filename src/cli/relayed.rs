@@ -11,6 +11,7 @@ use futures::future::join_all;
 use super::progress::Progress;
 use super::{Common, Failure, setup};
 use crate::call::{CallError, ErrorKind};
+use crate::catalog::text::visible_name;
 use crate::config::Config;
 use crate::relay::Relay;
 use crate::snapshot::Snapshot;
@@ -108,7 +109,10 @@ pub fn hint(error: &CallError) -> String {
         ([], ErrorKind::UnknownSource, _) => "see `toolrelay sources`".to_owned(),
         ([], ErrorKind::UnknownTool, Some(source)) => format!("see `toolrelay tools {source}`"),
         ([], ..) => remedy(error).to_owned(),
-        (similar, ..) => format!("did you mean `{}`?", similar.join("` or `")),
+        (similar, ..) => {
+            let similar: Vec<_> = similar.iter().map(|name| visible_name(name)).collect();
+            format!("did you mean `{}`?", similar.join("` or `"))
+        }
     }
 }
 

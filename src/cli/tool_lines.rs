@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::pretty::indented;
 use super::table::{Table, beside};
 use crate::catalog::Toolset;
+use crate::catalog::text::visible_name;
 use crate::redact::one_line;
 
 /// One tool, in the words of `find_tools`.
@@ -113,10 +114,16 @@ pub fn table(tools: &[ToolLine], withheld: &[WithheldLine]) -> String {
     for line in tools {
         let signature = line.signature.clone().unwrap_or_default();
         let category = line.category.clone().unwrap_or_default();
-        table.row(cells([line.source.clone(), line.tool.clone(), category, signature, line.told()]));
+        table.row(cells([
+            line.source.clone(),
+            visible_name(&line.tool).into_owned(),
+            category,
+            signature,
+            line.told(),
+        ]));
     }
     for line in withheld {
-        let name = if line.tool.is_empty() { "(no name)".to_owned() } else { line.tool.clone() };
+        let name = if line.tool.is_empty() { "(no name)".to_owned() } else { visible_name(&line.tool).into_owned() };
         table.row(cells([
             line.source.clone(),
             name,
@@ -133,7 +140,8 @@ pub fn with_schemas(tools: &[ToolLine]) -> String {
     let mut text = String::new();
     for (place, line) in tools.iter().enumerate() {
         let gap = if place == 0 { "" } else { "\n" };
-        let head = format!("{}/{}{}", line.source, line.tool, line.signature.as_deref().unwrap_or_default());
+        let name = visible_name(&line.tool);
+        let head = format!("{}/{name}{}", line.source, line.signature.as_deref().unwrap_or_default());
         let _ = writeln!(text, "{gap}{}", one_line(&head, usize::MAX));
         for described in line.told().lines().filter(|described| !described.trim().is_empty()) {
             let _ = writeln!(text, "    {}", one_line(described, usize::MAX));
