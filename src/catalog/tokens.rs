@@ -1,7 +1,10 @@
 //! Owns the making of search terms from text: words, without the most common ones, reduced to their stems.
 //! It does not know what is searched.
 
+use std::borrow::Cow;
+
 use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
 use crate::policy::words;
 
@@ -45,6 +48,7 @@ const ABBREVIATIONS: &[&str] = &["cd", "cpu", "db", "dvd", "gpu", "mp", "pdf", "
 /// Calls `see` with every word of the text in lower case, oversized ones left out; Chinese, Japanese and Korean text gives
 /// its pairs of characters. A compound such as `GitHub` or `k8s` is given after its parts, with their number; others have 0.
 pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str, usize)) {
+    let text = &composed(text);
     let mut lower = String::new();
     each_chunk(text, |chunk| {
         let chunk = singular(chunk);
@@ -77,6 +81,15 @@ pub(crate) fn each_word(text: &str, mut see: impl FnMut(&str, usize)) {
             see(&lower, parts);
         }
     });
+}
+
+/// The text in one form, whichever its writer composed its characters in (NFKC): letters and their marks as one, full width as
+/// plain.
+fn composed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfkc_quick(text.chars()) == IsNormalized::Yes {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.nfkc().collect())
 }
 
 /// Calls `see` with every run of letters and digits.
@@ -255,6 +268,20 @@ mod tests {
         each_word(text, |word, _| words.push(word.to_owned()));
         words.retain(|word| !is_stop_word(word));
         words
+    }
+
+    /// As texts from macOS are written, and from Japanese keyboards.
+    #[test]
+    fn words_are_the_same_however_they_are_composed() {
+        for (written, plain) in [
+            ("\u{1111}\u{1161}\u{110b}\u{1175}\u{11af}", "파일"),
+            ("U\u{308}bertra\u{308}gt", "überträgt"),
+            ("ｓｅａｒｃｈ", "search"),
+            ("ﾃﾞｰﾀ", "データ"),
+        ] {
+            assert_eq!(found(written), found(plain), "{written}");
+            assert_eq!(query_words(written), query_words(plain), "{written}");
+        }
     }
 
     #[test]
