@@ -69,8 +69,8 @@ async fn over_stdio(built: Built, loader: Loader) -> Result<(), Failure> {
     let relay = built.spawn();
     relay.control.begin();
     tokio::spawn(reload::follow(loader, relay.control.clone(), hangups));
-    let last_writes =
-        stdio::serve(relay.surroundings(), relay.config.relay.max_message_bytes, input, output, stop).await;
+    let max_message = relay.config.relay.max_message_bytes;
+    let last_writes = stdio::serve(relay.surroundings(), max_message, input, pipes::input_closed(), output, stop).await;
     let (written, ()) = tokio::join!(last_writes, relay.drain());
     written.map_err(|error| {
         let hint = "what the client was to get is lost; look at where stdout leads to";

@@ -1,4 +1,4 @@
-//! Owns the process's own standard input and output as asynchronous streams.
+//! Owns the process's own standard input and output as asynchronous streams, and notices when their other ends go.
 //! Pipes and sockets are used as they are, without a thread in between; files and terminals go through one.
 
 use std::io;
@@ -50,16 +50,40 @@ pub fn output() -> io::Result<Output> {
     Ok(Box::new(tokio::io::stdout()))
 }
 
+/// Waits until nobody writes to the standard input any more, whatever of it is still to be read. Without end where that
+/// cannot be told, as for a file.
+#[cfg(target_os = "linux")]
+pub async fn input_closed() {
+    hung_up(io::stdin(), rustix::event::epoll::EventFlags::RDHUP).await;
+}
+
 /// Waits until nobody can read the standard output any more. Without end where that cannot be told, as for a file.
 #[cfg(target_os = "linux")]
 pub async fn output_closed() {
-    use std::os::unix::fs::FileTypeExt;
-    let own = reopen(1, true).ok().filter(|own| own.metadata().is_ok_and(|about| about.file_type().is_fifo()));
-    let own = own.and_then(|own| nonblocking(own).ok());
-    match own.and_then(|own| tokio::net::unix::pipe::Sender::from_file_unchecked(own).ok()) {
-        Some(watched) => drop(watched.ready(tokio::io::Interest::ERROR).await),
-        None => std::future::pending().await,
+    // Whoever only writes no more to a socket may still read from it.
+    hung_up(io::stdout(), rustix::event::epoll::EventFlags::empty()).await;
+}
+
+/// Waits for the hangup or the failure of what is at the other end, which the system tells unasked, or for `more`.
+#[cfg(target_os = "linux")]
+async fn hung_up(own: impl std::os::fd::AsFd, more: rustix::event::epoll::EventFlags) {
+    use rustix::event::epoll;
+    use tokio::net::unix::pipe::Receiver;
+    let watched = || -> io::Result<Receiver> {
+        let eye = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&eye, own, epoll::EventData::new_u64(0), more)?;
+        // It is no pipe, but like one it can be read from as soon as there is something to be known.
+        Receiver::from_file_unchecked(eye.into())
+    };
+    match watched() {
+        Ok(eye) => drop(eye.readable().await),
+        Err(_) => std::future::pending().await,
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub async fn input_closed() {
+    std::future::pending().await
 }
 
 #[cfg(not(target_os = "linux"))]

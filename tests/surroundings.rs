@@ -1,0 +1,93 @@
+//! What surrounds the relay and goes its own ways: the streams of its client, the file of its configuration and the folders
+//! around that, the limits and the processes of the system.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/edits.rs"]
+mod edits;
+#[path = "support/relay.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use edits::{KEPT, RELOADED, ids, serve, told};
+use rustix::process::Signal;
+
+use serde_json::json;
+use support::{END, PATIENCE, Place, Relay, command, eventually, fixture, source};
+
+const PING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+
+/// Waits for the end of a relay that a test started by itself, and expects code 0.
+#[track_caller]
+fn ends_within(child: &mut Child, limit: Duration) {
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > limit => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("still running after {limit:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
+/// The end of the input stood behind what was not read any more, and was never found.
+#[test]
+fn a_client_that_reads_no_more_and_closes_its_input_is_gone() {
+    let place = Place::new();
+    let mut child = place.command("", &[source("fix", &[], "")]).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for id in 0..30 {
+        let call = r#"{"name":"fix__big","arguments":{"bytes":1000000}}"#;
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{call}}}"#).unwrap();
+    }
+    let stdout = child.stdout.take().unwrap();
+    eventually("answers wait to be read", || rustix::io::ioctl_fionread(&stdout).unwrap() >= 1_000_000);
+    let mut unread = (0, Instant::now());
+    eventually("the client is not read any more", || {
+        stdin.write_all(PING).unwrap();
+        let now = rustix::io::ioctl_fionread(&stdin).unwrap();
+        if now <= unread.0 {
+            unread = (0, Instant::now());
+        }
+        unread.0 = now;
+        unread.1.elapsed() > Duration::from_secs(1)
+    });
+    drop(stdin);
+    // What it sent may still be answered for ten seconds, and the last answers may take two to be written.
+    ends_within(&mut child, Duration::from_secs(12) + END);
+    eventually("nothing is left", || place.processes(child.id()).is_empty());
+}
+
+/// Node gives its children sockets instead of pipes.
+#[test]
+fn a_reader_at_the_other_end_of_a_socket_that_goes_is_noticed() {
+    let place = Place::new();
+    let [(input, own_input), (output, own_output)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+    let mut command = place.command("", &[]);
+    command.stdin(OwnedFd::from(own_input)).stdout(OwnedFd::from(own_output)).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // It holds the relay's ends as well.
+    drop(command);
+    output.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut lines = BufReader::new(output.try_clone().unwrap()).lines();
+    // Who will write nothing may still read.
+    output.shutdown(Shutdown::Write).unwrap();
+    for _ in 0..2 {
+        (&input).write_all(PING).unwrap();
+        assert!(lines.next().unwrap().unwrap().contains("\"result\""));
+    }
+    drop((lines, output));
+    ends_within(&mut child, END);
+    drop(input);
+}
