@@ -91,3 +91,22 @@ fn a_reader_at_the_other_end_of_a_socket_that_goes_is_noticed() {
     ends_within(&mut child, END);
     drop(input);
 }
+
+/// `sed -i` and `cp -p` may leave all as it was but the bytes.
+#[test]
+fn an_edit_of_the_same_length_and_time_is_noticed() {
+    let place = Place::new();
+    let file = place.config("", &[source("a", &[], "")]);
+    let mut relay = Relay::spawn(&place, serve(&place, &["--config", &file]));
+    relay.greet();
+    assert_eq!(ids(&mut relay), ["a"]);
+    let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
+    let mut open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap().replace("[source.a]", "[source.b]");
+    open.write_all(text.as_bytes()).unwrap();
+    open.set_modified(modified).unwrap();
+    drop(open);
+    eventually("it is reloaded", || told(&relay, RELOADED) == 1);
+    assert_eq!(ids(&mut relay), ["b"]);
+    relay.finish();
+}

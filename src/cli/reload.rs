@@ -1,6 +1,7 @@
 //! Owns the way from `sources.toml`, as it is edited while the relay serves, to the control plane; and what is said of it
 //! on stderr. It decides nothing about sources.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc as blocking;
 
@@ -76,6 +77,9 @@ impl Loader {
             Err(Failure::Config { error, hint: hint.to_owned() })
         };
         match std::fs::read_to_string(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                failure(format!("cannot be read: {error}"), "let this user read it; it is read as soon as that is so")
+            }
             Err(error) => failure(format!("cannot be read: {error}"), "put it back; it is read as soon as it is there"),
             Ok(text) if text.trim_start_matches('\u{feff}').trim().is_empty() => {
                 failure("is empty".to_owned(), "write it again; a file that is to have no source has a comment in it")

@@ -39,12 +39,32 @@ pub enum Cause {
 }
 
 /// What a file looks like from outside; `None` when it is not there.
-pub type Look = Option<(SystemTime, u64, (u64, u64))>;
+pub type Look = Option<Seen>;
+
+/// A file that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    identity: (u64, u64),
+    /// `None` of what is no regular file: a pipe changes with each reading.
+    content: Option<Content>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Content {
+    modified: SystemTime,
+    len: u64,
+    changed: (i64, i64),
+}
 
 /// What a file looks like now, through links.
 pub fn look(file: &Path) -> Look {
     let about = std::fs::metadata(file).ok()?;
-    Some((about.modified().ok()?, about.len(), identity(&about)))
+    let content = if about.is_file() {
+        Some(Content { modified: about.modified().ok()?, len: about.len(), changed: changed(&about) })
+    } else {
+        None
+    };
+    Some(Seen { identity: identity(&about), content })
 }
 
 /// Another file of the same size and time is another one still.
@@ -54,8 +74,20 @@ fn identity(about: &Metadata) -> (u64, u64) {
     (about.dev(), about.ino())
 }
 
+/// When anything about it was changed, who may read it included. Nobody can set this back, as tools do with the other time.
+#[cfg(unix)]
+fn changed(about: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (about.ctime(), about.ctime_nsec())
+}
+
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+#[cfg(not(unix))]
+fn changed(_: &Metadata) -> (i64, i64) {
     (0, 0)
 }
 
@@ -233,6 +265,22 @@ mod tests {
         assert_eq!(causes.recv_timeout(Duration::from_secs(20)), Ok(Cause::Forced));
         drop(wake);
         assert_eq!(causes.recv_timeout(Duration::from_secs(20)), Err(RecvTimeoutError::Disconnected));
+    }
+
+    /// A file that could not be read is as it was, but for whom it is for.
+    #[test]
+    #[cfg(unix)]
+    fn who_may_read_a_file_is_part_of_its_look() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        std::fs::write(&file, "1").unwrap();
+        let (_wake, wakes) = std::sync::mpsc::channel();
+        let causes = causes(Eye::without_events(file.clone(), wakes));
+        // The clock by which files are dated may be a few milliseconds behind.
+        std::thread::sleep(PACE);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(causes.recv_timeout(Duration::from_secs(20)), Ok(Cause::Changed));
     }
 
     #[test]
