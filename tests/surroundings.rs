@@ -92,6 +92,41 @@ fn a_reader_at_the_other_end_of_a_socket_that_goes_is_noticed() {
     drop(input);
 }
 
+fn pipe_at(file: &str) {
+    assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
+/// Tools that keep secrets show them in pipes. Reading one again waited for a writer, and nothing was read after that.
+#[test]
+fn a_pipe_in_the_place_of_the_configuration_is_read_at_the_start_only() {
+    let place = Place::new();
+    let file = place.config("", &[source("a", &[], "")]);
+    let (one, two) = (std::fs::read(&file).unwrap(), [source("a", &[], ""), source("b", &[], "")]);
+    std::fs::remove_file(&file).unwrap();
+    pipe_at(&file);
+    let mut relay = Relay::spawn(&place, serve(&place, &["--config", &file]));
+    std::fs::write(&file, one).unwrap();
+    relay.greet();
+    assert_eq!(ids(&mut relay), ["a"]);
+    relay.signal(Signal::HUP);
+    eventually("it is told", || told(&relay, "is not a regular file") > 0 && told(&relay, KEPT) == 1);
+    let put = |relay: &mut Relay, sources: &[String]| {
+        let reloads = told(relay, RELOADED);
+        std::fs::remove_file(&file).unwrap();
+        place.config("", sources);
+        eventually("it is reloaded", || told(relay, RELOADED) > reloads);
+    };
+    put(&mut relay, &two);
+    assert_eq!(ids(&mut relay), ["a", "b"]);
+    std::fs::remove_file(&file).unwrap();
+    pipe_at(&file);
+    eventually("it is told", || told(&relay, KEPT) == 2);
+    assert_eq!(ids(&mut relay), ["a", "b"]);
+    put(&mut relay, &two[..1]);
+    assert_eq!(ids(&mut relay), ["a"]);
+    relay.finish();
+}
+
 /// `sed -i` and `cp -p` may leave all as it was but the bytes.
 #[test]
 fn an_edit_of_the_same_length_and_time_is_noticed() {

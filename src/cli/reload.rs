@@ -76,6 +76,10 @@ impl Loader {
             let error = format!("{} {what}", self.file.display());
             Err(Failure::Config { error, hint: hint.to_owned() })
         };
+        // A pipe would be waited for, perhaps for ever.
+        if std::fs::metadata(&self.file).is_ok_and(|about| !about.is_file()) {
+            return failure("is not a regular file".to_owned(), "put a file there; it is read as soon as it is there");
+        }
         match std::fs::read_to_string(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 failure(format!("cannot be read: {error}"), "let this user read it; it is read as soon as that is so")
