@@ -145,3 +145,31 @@ fn an_edit_of_the_same_length_and_time_is_noticed() {
     assert_eq!(ids(&mut relay), ["b"]);
     relay.finish();
 }
+
+/// A checkout or a worktree that is made anew: the current directory is then one that is in no tree any more.
+#[test]
+fn a_folder_that_is_replaced_is_looked_into_by_its_path() {
+    let place = Place::new();
+    let (a, b) = (source("a", &[], ""), source("b", &[], ""));
+    let make = |text: &str| {
+        std::fs::create_dir(place.path("project")).unwrap();
+        place.write("project/sources.toml", text);
+    };
+    let state = format!("[relay]\nstate_dir = {:?}\n", place.path("state"));
+    for args in [&[][..], &["--config", "sources.toml"]] {
+        make(&format!("{state}{a}"));
+        let mut command = serve(&place, args);
+        command.current_dir(place.path("project"));
+        let mut relay = Relay::spawn(&place, command);
+        relay.greet();
+        assert_eq!(ids(&mut relay), ["a"]);
+        std::fs::rename(place.path("project"), place.path("old")).unwrap();
+        make(&format!("{state}{a}{b}"));
+        std::fs::remove_dir_all(place.path("old")).unwrap();
+        relay.signal(Signal::HUP);
+        eventually("it is reloaded", || told(&relay, RELOADED) == 1);
+        assert_eq!(ids(&mut relay), ["a", "b"], "{args:?}");
+        relay.finish();
+        std::fs::remove_dir_all(place.path("project")).unwrap();
+    }
+}

@@ -37,7 +37,9 @@ pub struct Loader {
 impl Loader {
     /// Finds the file.
     pub fn new(common: &Common, exposure: Option<Exposure>) -> Result<Self, Failure> {
-        let file = setup::find_config(common)?;
+        let found = setup::find_config(common)?;
+        // Once: the current directory stays the same one when its place in the tree is taken by another.
+        let file = std::path::absolute(&found).unwrap_or(found);
         let look = look(&file);
         let lock = relock::Seen::beside(&file);
         Ok(Self { file, exposure, look, lock, held: Prefixes::new(), sources: Vec::new() })
@@ -147,8 +149,7 @@ fn watch(
     wake: blocking::Sender<Wake>,
     give: &mpsc::Sender<(Cause, Reading)>,
 ) {
-    let file = std::path::absolute(&loader.file).unwrap_or_else(|_| loader.file.clone());
-    let mut eye = Eye::new(file, loader.look, wakes, wake);
+    let mut eye = Eye::new(loader.file.clone(), loader.look, wakes, wake);
     let mut told = None;
     while let Some(cause) = eye.next() {
         let mut reading = loader.read_again();
