@@ -86,6 +86,24 @@ fn legacy_sources_are_asked_once_for_each_uri() {
     front.finish();
 }
 
+/// A source that exited with code 0 was left alone until somebody called it, and its subscribers heard no more.
+#[test]
+fn a_source_that_ends_politely_is_started_again_for_its_subscribers() {
+    let place = Place::new();
+    let flags = ["--sociable", "--faults", "--resources", "doc:b", "--era", "legacy"];
+    let front = Front::start_in(&place, "exposure = \"eager\"", &[place.journaled("docs", &flags, "")]);
+    let mut client = front.greeted(None);
+    client.request("resources/list", json!({})).result();
+    let mut of_client = stream(&client);
+    client.request("resources/subscribe", json!({"uri": "doc:b"})).result();
+    eventually("the source is asked", || count(&place, "resources/subscribe") == 1);
+    client.request("tools/call", json!({"name": "docs__farewell", "arguments": {}})).result();
+    eventually("the next one is asked", || count(&place, "resources/subscribe") == 2);
+    touch(&mut client, "doc:b");
+    assert_eq!(told(&mut of_client, 1), ["doc:b"]);
+    front.finish();
+}
+
 #[test]
 fn modern_clients_listen_to_resources_of_modern_sources() {
     let place = Place::new();

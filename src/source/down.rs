@@ -51,8 +51,10 @@ impl Actor {
         if uptime >= RECOVERED {
             self.failures = 0;
         }
-        // A script that ends after its answer has done nothing wrong, however soon that was.
-        let done = gone.clean && (uptime >= LIST_GAP || gone.answered);
+        // A script that ends after its answer has done nothing wrong, however soon that was; but whoever has subscribed to
+        // it needs it running.
+        let subscribed = self.around.subscribers.has_any(self.config.id.as_str());
+        let done = !subscribed && gone.clean && (uptime >= LIST_GAP || gone.answered);
         if stopping || done {
             let note = (!stopping).then(|| format!("{}; it is started again when it is called", gone.error.message));
             self.say(State::Dormant { note });
@@ -61,7 +63,7 @@ impl Actor {
             // Calls that came in since go with the next launch, not down with this one.
             self.down(gone.error);
         }
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || stopping && subscribed {
             self.wanted();
         }
         if !matches!(self.phase, Phase::Starting) {
