@@ -17,6 +17,7 @@ mod headers;
 pub mod http;
 mod in_flight;
 mod instances;
+mod lacking;
 pub mod launch;
 mod leftover;
 mod limits;

@@ -173,3 +173,15 @@ fn a_folder_that_is_replaced_is_looked_into_by_its_path() {
         std::fs::remove_dir_all(place.path("project")).unwrap();
     }
 }
+
+/// A virtual environment that was moved: the script is there, and "was not found" sent people after the script.
+#[test]
+fn a_script_whose_interpreter_is_gone_is_told_so() {
+    let place = Place::new();
+    let script = place.write("server", "#!/gone/venv/bin/python3\n");
+    assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
+    let mut relay = Relay::greeted_in(&place, "", &[command("a", &script, &[], "")]);
+    let told = relay.call("a", "echo", json!({})).failure().1;
+    assert!(told.contains("`/gone/venv/bin/python3`, which its first line names, does not exist"), "{told}");
+    relay.finish();
+}

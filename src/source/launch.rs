@@ -2,12 +2,14 @@
 //! It does not read the protocol.
 
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::lacking::{Lacking, lacking};
 use super::strays::{self, Mark};
 use crate::config::{Launch, Lookup, Resolved};
 use crate::redact::mask;
@@ -51,6 +53,10 @@ pub enum LaunchError {
         /// `None` where it is looked for in one place.
         searched: Option<String>,
     },
+    #[error("the command `{command}` cannot be started: `{interpreter}`, which its first line names, does not exist")]
+    NoInterpreter { command: String, interpreter: String },
+    #[error("the command `{command}` cannot be started: the loader that it was built for does not exist")]
+    NoLoader { command: String },
     #[error("the working directory `{0}` does not exist")]
     NoDirectory(String),
     #[error("the command `{command}` cannot be started: {error}")]
@@ -68,8 +74,15 @@ impl LaunchError {
                 "write the program alone in `command`, and put the rest into `args`; if the blanks are its own, correct its path"
             }
             Self::NotFound { .. } => "install it, give its full path in `command`, or set PATH in the source's `env`",
+            Self::NoInterpreter { interpreter, .. } if interpreter.ends_with("\\r") => {
+                "save the script with Unix line ends: the carriage return counts as part of that name"
+            }
+            Self::NoInterpreter { .. } => {
+                "install it, or correct that line; a virtual environment that was moved has to be made anew"
+            }
+            Self::NoLoader { .. } => "install a build of it that is for this system",
             Self::NoDirectory(_) => "create it, or correct `cwd`",
-            Self::Refused { .. } => "check that `command` names a program and that it may be executed",
+            Self::Refused { error, .. } => refusal_hint(error),
             Self::Recursion => "correct `command`, or give the inner relay a configuration of its own",
         };
         match self {
@@ -78,6 +91,30 @@ impl LaunchError {
             _ => hint.to_owned(),
         }
     }
+}
+
+/// What to do where the system refuses to start a program.
+fn refusal_hint(error: &io::Error) -> &'static str {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        match Errno::from_io_error(error) {
+            Some(Errno::MFILE) => {
+                return "the relay may have no more files open: raise that limit (`ulimit -n`, `LimitNOFILE=`), or let sources rest sooner with `idle_stop_secs`";
+            }
+            Some(Errno::NFILE) => return "this system has as many files open as it can: end something else",
+            Some(Errno::AGAIN) => {
+                return "this user or container may have no more processes: raise that limit (`ulimit -u`, `TasksMax=`, `--pids-limit`), or end something else";
+            }
+            Some(Errno::NOMEM) => return "this system has no memory left: end something else",
+            Some(Errno::TOOBIG) => return "its `args` and `env` are longer than the system takes: shorten them",
+            Some(Errno::NOEXEC) => {
+                return "it is no program for this machine, or a script without `#!` in its first line: name its interpreter in `command`";
+            }
+            _ => {}
+        }
+    }
+    "check that `command` names a program and that it may be executed"
 }
 
 /// A launched process.
@@ -153,6 +190,14 @@ fn refused(resolved: &Resolved, error: io::Error) -> LaunchError {
         return LaunchError::Refused { command, error };
     }
     let path = resolved.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    match lacking(&resolved.command, path, resolved.cwd.as_deref().unwrap_or(Path::new("."))) {
+        Some(Lacking::Interpreter(interpreter)) => {
+            let interpreter = mask(&interpreter, &resolved.secrets).escape_debug().to_string();
+            return LaunchError::NoInterpreter { command, interpreter };
+        }
+        Some(Lacking::Loader) => return LaunchError::NoLoader { command },
+        None => {}
+    }
     let searched = (!command.contains(std::path::MAIN_SEPARATOR)).then(|| path.to_owned());
     LaunchError::NotFound { command, searched }
 }
@@ -300,5 +345,22 @@ pub fn describe(status: Option<ExitStatus>) -> String {
     match status.and_then(|status| status.code()) {
         Some(code) => format!("exited with code {code}"),
         None => "ended".to_owned(),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_has_no_more_of_is_no_fault_of_the_command() {
+        let hint = |errno: Errno| LaunchError::Refused { command: "it".to_owned(), error: errno.into() }.hint();
+        let usual = hint(Errno::ACCESS);
+        assert_eq!(usual, "check that `command` names a program and that it may be executed");
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TOOBIG, Errno::NOEXEC] {
+            assert_ne!(hint(errno), usual, "{errno}");
+        }
     }
 }
