@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod connect;
 mod find;
+pub mod first;
 mod lock;
 mod matched;
 mod output;

@@ -7,6 +7,9 @@ use toolrelay::{cli, defect};
 
 fn main() {
     defect::watch();
+    if let Some(code) = cli::first::stand_in() {
+        std::process::exit(code);
+    }
     let code = match cli::run() {
         Ok(()) => 0,
         Err(failure) => {

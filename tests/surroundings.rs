@@ -185,3 +185,48 @@ fn a_script_whose_interpreter_is_gone_is_told_so() {
     assert!(told.contains("`/gone/venv/bin/python3`, which its first line names, does not exist"), "{told}");
     relay.finish();
 }
+
+/// The relay as the first process of a container.
+fn contained(place: &Place, relay: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+    command.arg(relay.get_program()).args(relay.get_args()).env("TMPDIR", place.path("").trim_end_matches('/'));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let all = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    all.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// It is given every process that has lost its parent, and left them as zombies.
+#[test]
+fn the_first_process_of_a_container_sees_the_ends_of_orphans() {
+    let place = Place::new();
+    let wait = format!("while [ ! -e {} ]; do sleep 0.05; done", place.path("over"));
+    let script = format!("(({wait}) & ({wait}) & ({wait}) &); exec {}", fixture().display());
+    let entry = command("a", "sh", &["-c", &script], "");
+    let mut relay = Relay::spawn(&place, contained(&place, &place.command("", &[entry])));
+    relay.greet();
+    relay.call("a", "echo", json!({})).result();
+    let [first] = children(relay.pid())[..] else { panic!("{:?}", children(relay.pid())) };
+    eventually("the orphans are its own", || children(first).len() == 4);
+    place.write("over", "");
+    eventually("only the relay is left", || children(first).len() == 1);
+    // What is said to the first process is for the relay.
+    let pid = |pid: u32| rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid(first), Signal::HUP).unwrap();
+    eventually("it is told", || told(&relay, "configuration is unchanged") == 1);
+    rustix::process::kill_process(pid(first), Signal::TERM).unwrap();
+    relay.see_out();
+}
+
+#[test]
+fn the_first_process_of_a_container_ends_as_the_relay_does() {
+    let place = Place::new();
+    let mut usual = Command::new(env!("CARGO_BIN_EXE_toolrelay"));
+    usual.args(["serve", "--config", &place.path("none.toml")]);
+    let output = contained(&place, &usual).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}
