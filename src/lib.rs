@@ -32,6 +32,7 @@
 //! pattern    pure: which regular expressions clients take
 //! wire       bytes: lines, messages seen from outside, frames
 //! defect     what becomes of a panic
+//! limits     how many files may be open at once
 //! name       SourceId, ToolName, ExposedName
 //! ```
 //!
@@ -85,6 +86,7 @@ pub mod config;
 pub mod control;
 pub mod defect;
 pub mod dispatch;
+pub mod limits;
 pub mod menu;
 pub mod name;
 pub mod pattern;

@@ -3,13 +3,14 @@
 
 use std::io::Write;
 
-use toolrelay::{cli, defect};
+use toolrelay::{cli, defect, limits};
 
 fn main() {
     defect::watch();
     if let Some(code) = cli::first::stand_in() {
         std::process::exit(code);
     }
+    limits::raise();
     let code = match cli::run() {
         Ok(()) => 0,
         Err(failure) => {

@@ -186,6 +186,27 @@ fn a_script_whose_interpreter_is_gone_is_told_so() {
     relay.finish();
 }
 
+/// What a shell says of the limit of open files, of the relay and of what it starts.
+#[test]
+fn the_relay_may_open_more_files_than_its_sources() {
+    let place = Place::new();
+    let script = format!("ulimit -Sn > {}; exec {}", place.path("limit"), fixture().display());
+    let usual = place.command("", &[command("a", "sh", &["-c", &script], "")]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 100; exec \"$@\"", "sh"]).arg(usual.get_program()).args(usual.get_args());
+    limited.env("TMPDIR", place.path("").trim_end_matches('/'));
+    limited.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut relay = Relay::spawn(&place, limited);
+    relay.greet();
+    relay.call("a", "echo", json!({})).result();
+    assert_eq!(place.lines("limit"), ["100"]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", relay.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|place| files.split_whitespace().nth(place).unwrap().parse::<u64>().unwrap());
+    assert_eq!(soft, hard.min(65_536), "{files}");
+    relay.finish();
+}
+
 /// The relay as the first process of a container.
 fn contained(place: &Place, relay: &Command) -> Command {
     let mut command = Command::new("unshare");

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up: a module may use those before it.
 const FLOORS: &[&str] = &[
-    "name", "defect", "trim", "pattern", "wire", "redact", "protocol", "config", "policy", "catalog", "call", "store",
-    "pins", "source", "snapshot", "control", "dispatch", "perform", "menu", "session", "serve", "relay", "cli",
+    "name", "defect", "limits", "trim", "pattern", "wire", "redact", "protocol", "config", "policy", "catalog", "call",
+    "store", "pins", "source", "snapshot", "control", "dispatch", "perform", "menu", "session", "serve", "relay",
+    "cli",
 ];
 /// Neighbours that do not know each other all the same.
 const STRANGERS: &[(&str, &str)] = &[("dispatch", "control")];

@@ -80,6 +80,7 @@ impl Lookup for SystemLookup {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let Some(oversight) = &self.oversight else {
             let child = command.spawn().map_err(|error| error.to_string())?;
+            crate::limits::put_back_in(child.id());
             return output_of(child, self.command_limit, || true).0;
         };
         let (variable, mark) = oversight.begins();
@@ -87,6 +88,7 @@ impl Lookup for SystemLookup {
         let (group, output, done) = match command.spawn() {
             Ok(child) => {
                 let group = child.id();
+                crate::limits::put_back_in(group);
                 oversight.runs(group);
                 let (output, done) = output_of(child, self.command_limit, || oversight.is_wanted());
                 (Some(group), output, done)

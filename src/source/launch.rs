@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::lacking::{Lacking, lacking};
 use super::strays::{self, Mark};
 use crate::config::{Launch, Lookup, Resolved};
+#[cfg(target_os = "linux")]
+use crate::limits;
 use crate::redact::mask;
 
 /// How many levels of relays may stand inside one another before a configuration that starts itself is stopped.
@@ -207,13 +209,13 @@ fn own_group(command: &mut Command) {
     command.process_group(0);
     #[cfg(target_os = "linux")]
     #[allow(unsafe_code)]
-    // SAFETY: between fork and exec only one system call is made, which is safe to make there.
+    // SAFETY: between fork and exec only two system calls are made, which are safe to make there.
     unsafe {
         command.pre_exec(|| {
             // The kernel ends the source when the relay is killed. The relay launches from its main thread, which lives
             // as long as the process.
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-            Ok(())
+            limits::put_back()
         });
     }
 }
