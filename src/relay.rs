@@ -17,6 +17,7 @@ use crate::menu::{self, batch::Batches};
 use crate::session;
 use crate::snapshot::Principal;
 use crate::source::updates::Subscribers;
+use crate::source::via::Via;
 use crate::source::watchdog::Watchdog;
 use crate::source::{Known, Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
@@ -36,6 +37,7 @@ pub struct Relay {
     parked: session::Parked,
     seen: session::Seen,
     subscribers: Subscribers,
+    via: Via,
     local: Principal,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
@@ -69,7 +71,7 @@ impl Built {
     pub fn spawn(self) -> Arc<Relay> {
         let Self { config, store, recalled } = self;
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        let (watchdog, subscribers) = (Watchdog::default(), Subscribers::default());
+        let (watchdog, subscribers, via) = (Watchdog::default(), Subscribers::default(), Via::default());
         let (events, from_sources) = mpsc::channel::<SourceEvent>(SOURCE_EVENTS);
         let around = Surroundings {
             events,
@@ -79,6 +81,7 @@ impl Built {
             max_message: config.relay.max_message_bytes,
             watchdog: watchdog.clone(),
             edition: 0,
+            via: via.clone(),
             subscribers: subscribers.clone(),
             tenant: None,
         };
@@ -100,6 +103,7 @@ impl Built {
             parked: session::Parked::default(),
             seen: session::Seen::default(),
             subscribers,
+            via,
             local: Principal::local(),
             control,
             tracker,
@@ -124,6 +128,7 @@ impl Relay {
             parked: self.parked.clone(),
             seen: self.seen.clone(),
             subscribers: self.subscribers.clone(),
+            via: self.via.clone(),
             tracker: self.tracker.clone(),
             shutdown: self.shutdown.clone(),
         }

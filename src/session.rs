@@ -40,6 +40,7 @@ use crate::menu::batch::Batches;
 use crate::protocol;
 use crate::snapshot::Principal;
 use crate::source::updates::Subscribers;
+use crate::source::via::Via;
 use crate::wire::{Kind, Message, Object, Outbox, quoted, unquoted};
 pub use answer::Exchange;
 pub use parked::Parked;
@@ -56,6 +57,8 @@ pub struct Surroundings {
     pub seen: Seen,
     /// Who wants to know of changed resources.
     pub subscribers: Subscribers,
+    /// Which relays stand before this one.
+    pub via: Via,
     pub tracker: TaskTracker,
     pub shutdown: CancellationToken,
 }

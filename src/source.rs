@@ -42,6 +42,7 @@ mod target;
 mod unasked;
 pub mod updates;
 mod verdict;
+pub mod via;
 pub mod waiting;
 pub mod watchdog;
 
@@ -66,6 +67,7 @@ use instances::{Instances, Role};
 use link::Link;
 use origin::Origin;
 use updates::Subscribers;
+use via::Via;
 use watchdog::Watchdog;
 
 /// Characters of a call's arguments in the log.
@@ -175,6 +177,7 @@ pub struct Surroundings {
     pub subscribers: Subscribers,
     /// Whose instances they are, where each session has one.
     pub tenant: Option<Tenant>,
+    pub via: Via,
     /// With which edition of the configuration a source came: it tells a source from an earlier one of the same id.
     pub edition: u64,
 }

@@ -207,6 +207,10 @@ async fn route(
         let text = "the relay is ending: connect again in a moment";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, protocol::INTERNAL_ERROR, text);
     }
+    if !endpoint.around.via.note(&parts.headers) {
+        let text = "this relay is asked by itself, as its own source or by way of another relay: correct `url`";
+        return refuse(StatusCode::LOOP_DETECTED, protocol::INVALID_REQUEST, text);
+    }
     match parts.method {
         Method::POST => endpoint.post(parts, body, principal).await,
         Method::GET => endpoint.get(&parts, &principal),

@@ -72,7 +72,7 @@ pub async fn connect(
     around: &Surroundings,
 ) -> Result<Running, CallError> {
     let id = config.id.as_str();
-    let target = Target::new(id, remote, around.lookup()).await?;
+    let target = Target::new(id, remote, around.lookup(), around.via.clone()).await?;
     let tail = target.tail();
     let link = Link::new(id, config.max_in_flight, around.shutdown.child_token(), Outbox::frames(OUTBOX_LIMIT));
     let (end, ended) = oneshot::channel();

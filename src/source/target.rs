@@ -11,6 +11,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue,
 use reqwest::{Method, Response, StatusCode, Url};
 
 use super::stderr::StderrTail;
+use super::via::{self, Via};
 use crate::call::{CallError, ErrorKind};
 use crate::config::{Remote, ResolvedRemote, SystemLookup};
 
@@ -40,6 +41,7 @@ pub struct Target {
     client: reqwest::Client,
     remote: Remote,
     lookup: SystemLookup,
+    via: Via,
     worn: Arc<Mutex<Arc<Worn>>>,
     /// When the credentials were last read anew and found to be the same. Held while they are read, which may take a command
     /// its time: all others wait for that without a thread.
@@ -73,11 +75,11 @@ pub struct Trouble {
 
 impl Target {
     /// Fills in the settings, and makes the client; nothing is sent yet.
-    pub async fn new(source: &str, remote: &Remote, lookup: SystemLookup) -> Result<Self, CallError> {
+    pub async fn new(source: &str, remote: &Remote, lookup: SystemLookup, via: Via) -> Result<Self, CallError> {
         let (wanted, id) = (remote.clone(), source.to_owned());
         let made = tokio::task::spawn_blocking(move || {
             let resolved = wanted.resolve(&lookup).map_err(|error| (error.to_string(), error.hint()))?;
-            Self::from_resolved(id, &wanted, lookup, resolved)
+            Self::from_resolved(id, &wanted, lookup, via, resolved)
         });
         made.await.expect("BUG: filling in settings never panics").map_err(|(why, hint)| {
             let text = format!("source `{source}` cannot be connected to: {why}");
@@ -89,6 +91,7 @@ impl Target {
         source: String,
         remote: &Remote,
         lookup: SystemLookup,
+        via: Via,
         resolved: ResolvedRemote,
     ) -> Result<Self, (String, String)> {
         let url = Url::parse(&resolved.url)
@@ -99,6 +102,7 @@ impl Target {
             url,
             client,
             remote: remote.clone(),
+            via,
             lookup,
             worn: Arc::new(Mutex::new(Arc::new(Worn::new(&resolved, &[])?))),
             looked: Arc::default(),
@@ -176,6 +180,7 @@ impl Target {
     ) -> Result<Response, Trouble> {
         let mut headers = worn.headers.clone();
         headers.extend(more.clone());
+        headers.insert(via::HEADER, self.via.told());
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let request = self.client.request(method.clone(), url.clone()).headers(headers.clone()).body(body.clone());
