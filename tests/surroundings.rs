@@ -251,3 +251,39 @@ fn the_first_process_of_a_container_ends_as_the_relay_does() {
     let output = contained(&place, &usual).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Opens a terminal for a relay that serves over HTTP, closes it once that listens, and tells how it ended.
+const TERMINAL: &str = r#"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b""
+while b"listening" not in seen:
+    seen += os.read(fd, 4096)
+os.close(fd)
+_, status = os.waitpid(pid, 0)
+print(os.waitstatus_to_exitcode(status))
+"#;
+
+#[test]
+fn a_terminal_that_closes_ends_a_relay_over_http_too() {
+    let place = Place::new();
+    let config = place.config("", &[]);
+    let mut python = Command::new("python3");
+    python.args([
+        "-c",
+        TERMINAL,
+        env!("CARGO_BIN_EXE_toolrelay"),
+        "serve",
+        "--http",
+        "127.0.0.1:0",
+        "--config",
+        &config,
+    ]);
+    let mut child = python.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    ends_within(&mut child, PATIENCE);
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "0\n");
+}

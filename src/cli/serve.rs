@@ -1,5 +1,6 @@
 //! `toolrelay serve`: the relay on stdin and stdout, or over HTTP.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -82,6 +83,10 @@ async fn over_stdio(built: Built, loader: Loader) -> Result<(), Failure> {
 async fn over_http(built: Built, loader: Loader, address: SocketAddr) -> Result<(), Failure> {
     let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
     let hangups = setup::Hangups::default();
+    // One that has closed already cannot be told from anything else.
+    if std::io::stdin().is_terminal() {
+        tokio::spawn(cancel_on_closed_terminal(stop.clone()));
+    }
     let relay = built.spawn();
     let front = match Front::bind(&relay.config, address, relay.surroundings()).await {
         Ok(front) => front,
@@ -111,6 +116,14 @@ async fn over_http(built: Built, loader: Loader, address: SocketAddr) -> Result<
 async fn cancel_on_closed_output(stop: CancellationToken) {
     pipes::output_closed().await;
     tracing::debug!("client does not read any more, ending");
+    stop.cancel();
+}
+
+/// Cancels `stop` when the terminal closes in which the relay was started. It reads nothing there, and would not
+/// notice otherwise: the hangup that comes with it is a wish to read the configuration.
+async fn cancel_on_closed_terminal(stop: CancellationToken) {
+    pipes::input_closed().await;
+    tracing::info!("terminal closed, ending");
     stop.cancel();
 }
 
