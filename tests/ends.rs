@@ -102,6 +102,20 @@ fn calls_that_were_not_sent_are_told_so_at_the_end() {
     relay.finish();
 }
 
+/// The same where it is the call before it that ends the source.
+#[test]
+fn a_call_that_was_not_sent_is_told_so_when_its_source_crashes() {
+    let mut relay = Relay::greeted("", &[source("fix", &["--faults"], "max_in_flight = 1")]);
+    relay.call("fix", "echo", json!({}));
+    let [crash, unsent] =
+        [("kill_self", json!({})), ("echo", json!({}))].map(|(tool, given)| relay.ask_call("fix", tool, given));
+    let (_, text) = relay.answer(&crash).failure();
+    assert!(text.contains("whether the call took effect is not known"), "{text}");
+    let (_, text) = relay.answer(&unsent).failure();
+    assert!(text.contains("was not sent") && !text.contains("not known"), "{text}");
+    relay.finish();
+}
+
 /// A source that was being stopped when the relay ended kept its long grace; only its launcher was killed in the end.
 #[test]
 fn what_is_being_stopped_already_goes_as_well() {

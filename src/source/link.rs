@@ -365,12 +365,11 @@ impl Link {
                 }
                 Pending::Call { call, sent, .. } => {
                     let mut own = error.clone().at(&self.source, Some(call.subject.name()));
-                    if sent {
-                        own.hint = format!(
-                            "whether the call took effect is not known, check before repeating it; {}",
-                            own.hint
-                        );
-                    }
+                    let effect = match sent {
+                        true => "whether the call took effect is not known, check before repeating it",
+                        false => "this call still waited for its turn and was not sent, so it may be repeated",
+                    };
+                    own.hint = format!("{effect}; {}", own.hint);
                     call.back.end(End::Failed(own));
                 }
             }
