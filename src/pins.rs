@@ -52,7 +52,10 @@ fn file_name(file: &Path) -> String {
 
 /// Reads a lock file.
 pub fn read(file: &Path) -> Result<Lock, Unusable> {
-    let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+    // A pipe would be waited for, perhaps for ever.
+    let is_other = std::fs::metadata(file).is_ok_and(|about| !about.is_file());
+    let text = if is_other { Err(io::Error::other("it is not a regular file")) } else { std::fs::read_to_string(file) };
+    let text = text.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unusable::Missing(file.to_owned()),
         _ => Unusable::Unreadable { file: file.to_owned(), error },
     })?;
@@ -177,6 +180,14 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("sources.lock");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(read(&pipe).unwrap_err().to_string(), "sources.lock cannot be read: it is not a regular file");
+    }
 
     #[test]
     fn links_are_followed_and_the_mode_is_kept() {
