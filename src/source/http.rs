@@ -51,6 +51,8 @@ pub struct Connection {
     end: Mutex<Option<oneshot::Sender<CallError>>>,
     /// Why it is to end once what is in flight is over.
     leaving: Mutex<Option<CallError>>,
+    /// Why the last request did not reach the source, where none did since.
+    unreached: Mutex<Option<CallError>>,
     wants_old: AtomicBool,
     /// Subscriptions lost one after another.
     lost: AtomicU32,
@@ -89,6 +91,7 @@ pub async fn connect(
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
         leaving: Mutex::default(),
+        unreached: Mutex::default(),
         wants_old: AtomicBool::new(false),
         lost: AtomicU32::new(0),
     });
@@ -125,12 +128,22 @@ impl Connection {
 
     /// Whether it came to an end by itself, or is about to.
     pub fn has_ended(&self) -> bool {
-        self.leaving().is_some() || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.leaving().or_else(|| self.unreached()).is_some() || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// The connection is of no use to new requests: it takes none, and ends once those in flight are over.
     pub fn leave(&self, error: CallError) {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// Whether a request reached the source, and if not, why. A source that takes no more connections may still answer what
+    /// it has: what is in flight goes on, and the connection ends after it unless a later request gets through.
+    pub fn note_reached(&self, trouble: Option<&CallError>) {
+        *self.unreached.lock().unwrap_or_else(PoisonError::into_inner) = trouble.cloned();
+    }
+
+    fn unreached(&self) -> Option<CallError> {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn leaving(&self) -> Option<CallError> {
@@ -150,8 +163,9 @@ impl Connection {
     /// Ends a connection that is to end, if nothing is in flight. What is in flight with refused credentials may go on for as
     /// long as it takes; a source that has become another one will not answer what it was asked before.
     fn end_if_over(&self, waited: bool) {
-        let Some(error) = self.leaving() else { return };
-        let waits = error.kind == ErrorKind::NeedsAuth || !waited;
+        let (leaving, unreached) = (self.leaving(), self.unreached());
+        let waits = leaving.as_ref().is_none_or(|error| error.kind == ErrorKind::NeedsAuth) || !waited;
+        let Some(error) = leaving.or(unreached) else { return };
         if !waits || self.link.lock().pending.is_empty() {
             self.end(error);
         }

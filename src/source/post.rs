@@ -15,6 +15,7 @@ use super::http::Connection;
 use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::Session;
+use super::target::Trouble;
 use crate::call::{CallError, ErrorKind};
 use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
@@ -94,23 +95,31 @@ impl Connection {
         headers
     }
 
-    /// One POST; tried a second time if no connection came about. If none comes about then either, that is the end of it.
+    /// One POST of a request; what came of it shows whether the source can still be reached.
     pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
-        let trouble = match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
+        match self.reach(url, headers, body).await {
+            Ok(response) => {
+                self.note_reached(None);
+                Ok(response)
+            }
+            Err(trouble) => {
+                if trouble.unreached {
+                    self.note_reached(Some(&trouble.error));
+                }
+                Err(trouble.error)
+            }
+        }
+    }
+
+    /// One POST; tried a second time if no connection came about.
+    async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
+        match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
             Err(trouble) if trouble.unreached => {
                 tokio::time::sleep(QUICK).await;
-                match self.target.send(Method::POST, url, headers, body).await {
-                    Err(trouble) => trouble,
-                    Ok(response) => return Ok(response),
-                }
+                self.target.send(Method::POST, url, headers, body).await
             }
-            Err(trouble) => trouble,
-            Ok(response) => return Ok(response),
-        };
-        if trouble.unreached {
-            self.end(trouble.error.clone());
+            sent => sent,
         }
-        Err(trouble.error)
     }
 
     async fn exchange(self: &Arc<Self>, message: &Message, id: u64) -> Result<(), CallError> {

@@ -187,6 +187,12 @@ impl Web {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
+    /// Takes no more connections; those that are open go on.
+    pub fn close_door(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {}
+    }
+
     /// Every request so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
