@@ -9,10 +9,10 @@ mod support;
 mod web;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use serde_json::json;
-use support::{Relay, eventually};
+use serde_json::{Value, json};
+use support::{Place, Relay, eventually};
 use web::{Out, Seen, Web};
 
 const CALLED: &str = "tools/call";
@@ -104,4 +104,168 @@ fn a_source_that_is_reached_again_is_not_left() {
     assert_eq!((web.posts("initialize").len(), again.posts("initialize").len()), (1, 0));
     assert_eq!(relay.status("web")["status"], "ready");
     relay.finish();
+}
+
+/// A source whose stream, or subscription, ends as soon as it was open, and is refused in this way the next time.
+#[track_caller]
+fn check_opened_again(usual: fn(&Seen, &mut Out), refuse: fn(&Seen, &mut Out)) {
+    let times = AtomicUsize::new(0);
+    let web = Web::start(usual, move |seen: &Seen, out: &mut Out| {
+        let listens = seen.method == "GET" || seen.rpc() == "subscriptions/listen";
+        if listens {
+            match times.fetch_add(1, Ordering::SeqCst) {
+                1 => refuse(seen, out),
+                time => {
+                    out.stream();
+                    out.chunk("id: there\nretry: 50\ndata:\n\n");
+                    if time == 0 {
+                        out.end_stream();
+                    } else {
+                        out.is_closed_within(support::PATIENCE);
+                    }
+                }
+            }
+        }
+        listens
+    });
+    let relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+    let opened = || web.seen().iter().filter(|it| it.method == "GET" || it.rpc() == "subscriptions/listen").count();
+    eventually("it is open again", || opened() == 3);
+    relay.finish();
+}
+
+/// A roll-out behind an ingress, or a stream that still counted as open, ended what a source tells of itself for good.
+#[test]
+fn what_listens_is_opened_again_however_it_was_refused_meanwhile() {
+    let ways: [fn(&Seen, &mut Out); 5] = [
+        |_, out| out.reply(404, &[], "404 page not found"),
+        |_, out| out.reply(409, &[], "Conflict: Only one SSE stream is allowed per session"),
+        |_, out| out.json(400, &[], &web::error(&Value::Null, -32000, "Invalid event ID format")),
+        |_, out| out.reply(405, &[], ""),
+        |_, out| out.reply(200, &[("content-type", "text/html")], "<html></html>"),
+    ];
+    std::thread::scope(|scope| {
+        for refuse in ways {
+            scope.spawn(move || check_opened_again(web::legacy, refuse));
+            scope.spawn(move || check_opened_again(web::modern, refuse));
+        }
+    });
+}
+
+/// It was asked for an id that it did not know any more, again and again.
+#[test]
+fn a_stream_is_opened_without_an_event_id_that_was_refused() {
+    let web = Web::start(web::legacy, |seen: &Seen, out: &mut Out| {
+        let is_get = seen.method == "GET";
+        match seen.header("last-event-id") {
+            Some(_) if is_get => out.reply(400, &[], "unknown event id"),
+            None if is_get => {
+                out.stream();
+                out.chunk("id: there\nretry: 50\ndata:\n\n");
+                out.end_stream();
+            }
+            _ => {}
+        }
+        is_get
+    });
+    let relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+    let ids = || {
+        let gets = web.with_method("GET");
+        gets.iter().map(|get| get.header("last-event-id").map(str::to_owned)).collect::<Vec<_>>()
+    };
+    eventually("it is open again", || ids().len() >= 3);
+    assert_eq!(ids()[..3], [None, Some("there".to_owned()), None]);
+    relay.finish();
+}
+
+/// The stream of a source that was restarted was never opened in its new session.
+#[test]
+fn a_session_that_is_begun_again_has_its_stream_again() {
+    let second = Arc::new(AtomicBool::new(false));
+    let restarted = second.clone();
+    let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+        let now = if restarted.load(Ordering::SeqCst) { "session-of-the-second-life" } else { web::SESSION };
+        match seen.rpc().as_str() {
+            "initialize" => {
+                let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "web"}});
+                out.json(
+                    200,
+                    &[("mcp-session-id", now)],
+                    &json!({"jsonrpc": "2.0", "id": seen.id(), "result": result}),
+                );
+            }
+            "server/discover" => return false,
+            _ if seen.header("mcp-session-id") != Some(now) => {
+                out.json(400, &[], &web::error(&Value::Null, -32000, "Bad Request: No valid session ID provided"));
+            }
+            _ if seen.method == "GET" => {
+                out.stream();
+                out.chunk(": here\n\n");
+                if now == web::SESSION {
+                    eventually("it is restarted", || restarted.load(Ordering::SeqCst));
+                    out.close();
+                } else {
+                    out.is_closed_within(support::PATIENCE);
+                }
+            }
+            _ => return false,
+        }
+        true
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    relay.call("web", "echo", json!({}));
+    eventually("its stream is open", || web.with_method("GET").len() == 1);
+    second.store(true, Ordering::SeqCst);
+    eventually("its stream is refused", || web.with_method("GET").len() >= 2);
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    eventually("its new stream is open", || {
+        web.with_method("GET").iter().any(|get| get.header("mcp-session-id") == Some("session-of-the-second-life"))
+    });
+    relay.finish();
+}
+
+/// Between the end of a token and the next one the stream was refused once, and was never opened again.
+#[test]
+fn what_listens_waits_for_the_credentials_of_now() {
+    for (usual, is_modern) in [(web::legacy as fn(&Seen, &mut Out), false), (web::modern, true)] {
+        let right = Arc::new(std::sync::Mutex::new("first-token-12345"));
+        let taken = right.clone();
+        let web = Web::start(usual, move |seen: &Seen, out: &mut Out| {
+            let given = seen.header("authorization").and_then(|it| it.strip_prefix("Bearer "));
+            let is_right = || given == Some(*taken.lock().unwrap());
+            let listens = seen.method == "GET" || seen.rpc() == "subscriptions/listen";
+            if !is_right() {
+                out.reply(401, &[], "");
+                return true;
+            }
+            if listens {
+                out.stream();
+                out.chunk(": here\n\n");
+                while is_right() && !out.is_closed_within(std::time::Duration::from_millis(50)) {}
+                out.close();
+            }
+            listens
+        });
+        let place = Place::new();
+        place.write("token", "first-token-12345");
+        let source = web.source("web", "auth = 'bearer'\ntoken = '${file:token}'\nstart = 'at-start'");
+        let mut relay = Relay::greeted_in(&place, "", &[source]);
+        let opened = || {
+            let all = web.seen().into_iter();
+            let all = all.filter(|it| it.method == "GET" || it.rpc() == "subscriptions/listen");
+            all.filter_map(|it| it.header("authorization").map(str::to_owned)).collect::<Vec<_>>()
+        };
+        eventually("it is open", || opened().len() == 1);
+        *right.lock().unwrap() = "second-token-6789";
+        eventually("it is refused", || opened().len() >= 2);
+        place.write("token", "second-token-6789");
+        // A modern source that refuses to be listed is connected to anew, when it is called.
+        eventually("it is open again", || {
+            let is_open = opened().iter().any(|it| it.ends_with("second-token-6789"));
+            is_open || is_modern && relay.call("web", "echo", json!({})).line.is_empty()
+        });
+        assert!(opened().len() <= 4, "{:?}", opened());
+        relay.finish();
+    }
 }

@@ -54,6 +54,8 @@ pub struct Connection {
     /// Why the last request did not reach the source, where none did since.
     unreached: Mutex<Option<CallError>>,
     wants_old: AtomicBool,
+    /// Whether the subscription to changed lists was ever open, and that to changed resources.
+    pub subscribed: [AtomicBool; 2],
     /// Subscriptions lost one after another.
     lost: AtomicU32,
 }
@@ -93,6 +95,7 @@ pub async fn connect(
         leaving: Mutex::default(),
         unreached: Mutex::default(),
         wants_old: AtomicBool::new(false),
+        subscribed: Default::default(),
         lost: AtomicU32::new(0),
     });
     let span = tracing::error_span!("source", id);
@@ -128,7 +131,8 @@ impl Connection {
 
     /// Whether it came to an end by itself, or is about to.
     pub fn has_ended(&self) -> bool {
-        self.leaving().or_else(|| self.unreached()).is_some() || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.leaving().or_else(|| self.unreached()).is_some()
+            || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// The connection is of no use to new requests: it takes none, and ends once those in flight are over.
@@ -204,7 +208,7 @@ impl Connection {
                     self.post_note(&message).await;
                     if self.old.is_none() {
                         self.listens.send_replace(true);
-                        self.spawn(self.clone().listen_unasked().in_current_span());
+                        self.spawn(unasked::own_stream(self.clone()).in_current_span());
                     }
                 }
                 (_, "notifications/cancelled") if self.link.era() == Era::Modern => self.close_stream_of(&message),
@@ -215,11 +219,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    async fn listen_unasked(self: Arc<Self>) {
-        unasked::own_stream(self.clone()).await;
-        self.listens.send_replace(false);
     }
 
     fn take_off(self: &Arc<Self>, message: Message, listens: bool) {

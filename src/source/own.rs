@@ -72,6 +72,11 @@ impl Link {
         new.iter().map(|uri| ask("resources/subscribe", uri)).collect()
     }
 
+    /// Whether this is the id of the request for the resources that are wanted now.
+    pub fn listens_as(&self, id: u64) -> bool {
+        *self.listening() == id
+    }
+
     fn listening(&self) -> MutexGuard<'_, u64> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
