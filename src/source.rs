@@ -25,6 +25,7 @@ mod lines;
 pub mod link;
 mod listed;
 mod noise;
+mod notes;
 mod origin;
 pub mod own;
 mod pace;

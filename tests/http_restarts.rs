@@ -5,6 +5,8 @@
 
 #[path = "support/relay.rs"]
 mod support;
+#[path = "support/talk.rs"]
+mod talk;
 #[path = "support/web.rs"]
 mod web;
 
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use support::{Place, Relay, eventually};
+use talk::{Era, Talker, able};
 use web::{Out, Seen, Web};
 
 const CALLED: &str = "tools/call";
@@ -267,5 +270,108 @@ fn what_listens_waits_for_the_credentials_of_now() {
         });
         assert!(opened().len() <= 4, "{:?}", opened());
         relay.finish();
+    }
+}
+
+/// A session whose beginning was held up with 429 counted as begun, and every call in it was refused.
+#[test]
+fn a_session_is_begun_when_the_source_has_taken_note_of_it() {
+    for (status, after) in [(429, "1"), (503, "0"), (400, "")] {
+        let (second, held_up) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+        let (restarted, begun) = (second.clone(), AtomicBool::new(true));
+        let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+            let now = if restarted.load(Ordering::SeqCst) { "session-of-the-second-life" } else { web::SESSION };
+            match seen.rpc().as_str() {
+                "initialize" => {
+                    begun.store(false, Ordering::SeqCst);
+                    let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "web"}});
+                    let reply = json!({"jsonrpc": "2.0", "id": seen.id(), "result": result});
+                    out.json(200, &[("mcp-session-id", now)], &reply);
+                }
+                "server/discover" => return false,
+                _ if seen.header("mcp-session-id") != Some(now) => out.reply(404, &[], ""),
+                "notifications/initialized" if now != web::SESSION && held_up.fetch_add(1, Ordering::SeqCst) == 0 => {
+                    out.reply(status, &[("retry-after", after)], "");
+                }
+                "notifications/initialized" => {
+                    begun.store(true, Ordering::SeqCst);
+                    return false;
+                }
+                "tools/call" | "tools/list" if !begun.load(Ordering::SeqCst) => {
+                    out.json(200, &[], &web::error(&seen.id(), -32602, "before initialization was complete"));
+                }
+                _ => return false,
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        relay.call("web", "echo", json!({}));
+        second.store(true, Ordering::SeqCst);
+        if status == 400 {
+            // It may begin one on a new connection.
+            let (_, text) = relay.call("web", "echo", json!({})).failure();
+            assert!(text.contains("nothing was done"), "{text}");
+            eventually("it is connected to anew", || {
+                relay.call("web", "echo", json!({})).result()["structuredContent"] == json!({})
+            });
+        }
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{status}");
+        relay.finish();
+    }
+}
+
+/// A source that asks `go on?` in its calls, and refuses the answer so often in this way.
+fn asking(times: usize, refuse: fn(&mut Out)) -> Web {
+    let (left, answer) = (AtomicUsize::new(times), Arc::new(std::sync::Mutex::new(Value::Null)));
+    Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+        if seen.rpc() == CALLED {
+            let schema = json!({"type": "object", "properties": {}});
+            let params = json!({"message": "go on?", "requestedSchema": schema});
+            out.stream();
+            out.event(&json!({"jsonrpc": "2.0", "id": "q-1", "method": "elicitation/create", "params": params}));
+            while answer.lock().unwrap().is_null() && !out.is_closed_within(std::time::Duration::from_millis(20)) {}
+            let answer = answer.lock().unwrap().clone();
+            out.event(
+                &json!({"jsonrpc": "2.0", "id": seen.id(), "result": {"content": [], "structuredContent": answer}}),
+            );
+            out.end_stream();
+            return true;
+        }
+        if seen.id() != "q-1" {
+            return false;
+        }
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            refuse(out);
+        } else {
+            *answer.lock().unwrap() = seen.json()["result"].clone();
+            out.reply(202, &[], "");
+        }
+        true
+    })
+}
+
+/// What the user had answered was lost where the source was busy, and the call went on until its time was over.
+#[test]
+fn an_answer_to_a_question_is_brought_or_ends_its_call() {
+    let ways: [(usize, fn(&mut Out), bool); 4] = [
+        (1, |out| out.reply(503, &[("retry-after", "1")], ""), true),
+        (2, |out| out.reply(429, &[("retry-after", "0")], ""), true),
+        (1, |out| out.reply(503, &[], ""), true),
+        (usize::MAX, |out| out.reply(400, &[], "no such question"), false),
+    ];
+    for (number, (times, refuse, is_brought)) in ways.into_iter().enumerate() {
+        let web = asking(times, refuse);
+        let relay = Relay::start("", &[web.source("web", "")]);
+        let mut talker = Talker::new(relay, Era::Legacy, able());
+        let call = json!({"name": "call_tool", "arguments": {"source": "web", "tool": "echo", "arguments": {}}});
+        let talk = talker.talk(call, 1, |_| json!({"action": "accept", "content": {}}));
+        if is_brought {
+            assert_eq!(talk.reply.structured(), json!({"action": "accept", "content": {}}), "{number}");
+        } else {
+            let (_, text) = talk.reply.failure();
+            assert!(text.contains("no such question") && text.contains("took effect is not known"), "{text}");
+        }
+        talker.relay.finish();
     }
 }

@@ -132,6 +132,9 @@ impl Connection {
                 What::List | What::Call | What::Other => {}
             }
         }
+        if message.kind == Kind::Request {
+            self.note_question(message, asked.map(|asked| asked.id));
+        }
         let outbox = self.link.receive_for(message, asked.map(|asked| asked.id));
         Delivered { answered: ours.is_some(), outbox, ..Delivered::default() }
     }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::Method;
@@ -17,6 +17,7 @@ use tracing::Instrument;
 use super::Surroundings;
 use super::headers::ParamHeaders;
 use super::link::{Link, OUTBOX_LIMIT};
+use super::notes::Questions;
 use super::run::{Gone, Running};
 use super::session::Sessions;
 use super::sse::{self, Streams};
@@ -47,12 +48,13 @@ pub struct Connection {
     pub old: Option<Streams>,
     /// Answers may come on the stream of a legacy session.
     pub listens: watch::Sender<bool>,
+    pub questions: Questions,
     flights: Mutex<HashMap<u64, Flight>>,
     end: Mutex<Option<oneshot::Sender<CallError>>>,
     /// Why it is to end once what is in flight is over.
     leaving: Mutex<Option<CallError>>,
     /// Why the last request did not reach the source, where none did since.
-    unreached: Mutex<Option<CallError>>,
+    unreached: Mutex<Option<(Instant, CallError)>>,
     wants_old: AtomicBool,
     /// Whether the subscription to changed lists was ever open, and that to changed resources.
     pub subscribed: [AtomicBool; 2],
@@ -90,6 +92,7 @@ pub async fn connect(
         tracker: around.tracker.clone(),
         old: old.then(Streams::default),
         listens: watch::channel(false).0,
+        questions: Questions::default(),
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
         leaving: Mutex::default(),
@@ -140,14 +143,19 @@ impl Connection {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Whether a request reached the source, and if not, why. A source that takes no more connections may still answer what
-    /// it has: what is in flight goes on, and the connection ends after it unless a later request gets through.
-    pub fn note_reached(&self, trouble: Option<&CallError>) {
-        *self.unreached.lock().unwrap_or_else(PoisonError::into_inner) = trouble.cloned();
+    /// A request did not reach the source. One that takes no more connections may still answer what it has: what is in flight
+    /// goes on, and the connection ends after it unless a later request gets through.
+    pub fn note_unreached(&self, error: &CallError) {
+        *self.unreached.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error.clone()));
+    }
+
+    /// A request that was sent at this time has reached the source.
+    pub fn note_reached(&self, sent: Instant) {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(at, _)| *at < sent);
     }
 
     fn unreached(&self) -> Option<CallError> {
-        self.unreached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, error)| error.clone())
     }
 
     fn leaving(&self) -> Option<CallError> {

@@ -2,7 +2,7 @@
 //! What is read from the answer goes to the link elsewhere.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -21,8 +21,6 @@ use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
 use crate::wire::{self, Kind, Message};
 
-/// How long a notification may take to be accepted.
-const NOTE: Duration = Duration::from_secs(10);
 /// The wait before the second try of a connection that did not come about.
 const QUICK: Duration = Duration::from_millis(250);
 /// How often a source that takes no requests for now is asked again.
@@ -63,21 +61,6 @@ impl Connection {
         }
     }
 
-    /// Sends a notification, or an answer to something the source asked.
-    pub async fn post_note(self: &Arc<Self>, message: &Message) {
-        let posting = async {
-            match &self.old {
-                Some(old) => self.post_old_note(old, message).await,
-                None => self.post(&self.target.url, self.headers(message).await, message.line.clone()).await.map(drop),
-            }
-        };
-        match tokio::time::timeout(NOTE, posting).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(why = %error.message, "note not delivered"),
-            Err(_) => tracing::debug!("note not taken in time"),
-        }
-    }
-
     fn is_modern(&self, message: &Message) -> bool {
         self.link.era() == Era::Modern || &*message.method_name() == "server/discover"
     }
@@ -97,14 +80,15 @@ impl Connection {
 
     /// One POST of a request; what came of it shows whether the source can still be reached.
     pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+        let sent = Instant::now();
         match self.reach(url, headers, body).await {
             Ok(response) => {
-                self.note_reached(None);
+                self.note_reached(sent);
                 Ok(response)
             }
             Err(trouble) => {
                 if trouble.unreached {
-                    self.note_reached(Some(&trouble.error));
+                    self.note_unreached(&trouble.error);
                 }
                 Err(trouble.error)
             }
@@ -112,7 +96,7 @@ impl Connection {
     }
 
     /// One POST; tried a second time if no connection came about.
-    async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
+    pub async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
         match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
             Err(trouble) if trouble.unreached => {
                 tokio::time::sleep(QUICK).await;
@@ -357,7 +341,8 @@ impl Connection {
         let mut headers = session.headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let note = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        self.post(&self.target.url, headers, note).await?;
+        let begun = self.bring(&self.target.url, headers, note, ANEW).await;
+        begun.map_err(|why| why.not_again(&self.target))?;
         Ok(session)
     }
 

@@ -65,7 +65,7 @@ impl Default for Stream {
 
 impl Stream {
     /// Where messages go, once the source has told.
-    async fn endpoint(&self) -> Result<Url, CallError> {
+    pub async fn endpoint(&self) -> Result<Url, CallError> {
         let mut states = self.state.subscribe();
         let state = states.wait_for(|state| !matches!(state, State::Opening)).await;
         match state.expect("BUG: the sender is here").clone() {
@@ -196,16 +196,6 @@ fn forgets(refusal: &Refusal, id: u64) -> bool {
 }
 
 impl Connection {
-    /// Sends a notification, or an answer to something the source asked.
-    pub async fn post_old_note(self: &Arc<Self>, old: &Streams, message: &Message) -> Result<(), CallError> {
-        let url = old.current().endpoint().await?;
-        let response = self.post(&url, self.headers(message).await, message.line.clone()).await?;
-        if response.status().is_success() {
-            return Ok(());
-        }
-        Err(self.read_refusal(response).await.error(&self.target))
-    }
-
     /// Sends one request, and waits for as long as its answer may come.
     pub async fn exchange_old(self: &Arc<Self>, old: &Streams, message: &Message, id: u64) -> Result<(), CallError> {
         let what = What::of(message);
