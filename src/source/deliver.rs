@@ -149,6 +149,8 @@ impl Connection {
         let mut end = StreamEnd::default();
         loop {
             match events.next().await {
+                // It comes once more when the stream is taken up again, which is not done for the answer.
+                Ok(event) if events.is_torn() && self.link.era() == Era::Legacy && !is_answer(&event, asked) => {}
                 Ok(event) => {
                     end.spoke = true;
                     let delivered = self.take_event(event, asked).await;
@@ -218,4 +220,10 @@ impl Connection {
         let _ = tokio::time::timeout(REFUSAL_TIME, reading).await;
         Refusal { status, headers, body }
     }
+}
+
+/// Whether an event is the answer to what was asked.
+fn is_answer(event: &Event, asked: Option<Asked>) -> bool {
+    let message = Message::parse(event.data.clone().freeze()).ok().filter(|message| message.kind == Kind::Reply);
+    message.is_some_and(|message| message.number_id() == asked.map(|asked| asked.id))
 }

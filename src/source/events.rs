@@ -79,6 +79,11 @@ impl<'a> Events<'a> {
         }
     }
 
+    /// Whether the event that was given last was cut off before its end, on a stream that can be taken up before it.
+    pub fn is_torn(&self) -> bool {
+        matches!(self.over, Some(Over::Ended | Over::BrokeOff(_))) && self.last_id().is_some()
+    }
+
     /// Whether the next event has to be read first.
     pub fn is_drained(&self) -> bool {
         self.here.is_empty()
