@@ -375,3 +375,80 @@ fn an_answer_to_a_question_is_brought_or_ends_its_call() {
         talker.relay.finish();
     }
 }
+
+/// A source that ends its streams and is to be polled was given up after five polls without a word, and after the first that it
+/// refused because it still took the stream for an open one.
+#[test]
+fn a_source_that_is_polled_may_take_its_time() {
+    for refusal in [None, Some(409), Some(404), Some(408), Some(425)] {
+        let polls = AtomicUsize::new(0);
+        let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+            let Some(id) = seen.header("last-event-id") else {
+                if seen.rpc() != CALLED {
+                    return false;
+                }
+                out.stream();
+                out.chunk(format!("id: at-{}\nretry: 20\ndata:\n\n", seen.id()));
+                out.end_stream();
+                return true;
+            };
+            let id: Value = serde_json::from_str(id.split('-').nth(1).unwrap()).unwrap();
+            match (polls.fetch_add(1, Ordering::SeqCst), refusal) {
+                (0, Some(status)) => out.reply(status, &[], "Conflict: Stream already has an active connection"),
+                (8.., _) | (_, Some(_)) => {
+                    let result = json!({"content": [], "structuredContent": {"late": true}});
+                    out.stream();
+                    out.event(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                    out.end_stream();
+                }
+                (poll, None) => {
+                    out.stream();
+                    out.chunk(format!("id: at-{id}-{poll}\nretry: 20\ndata:\n\n"));
+                    out.end_stream();
+                }
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({})).structured(), json!({"late": true}), "{refusal:?}");
+        assert_eq!(web.posts(CALLED).len(), 1);
+        relay.finish();
+    }
+}
+
+/// A question whose event was cut before its end was asked, and asked again when the stream was taken up before it.
+#[test]
+fn a_question_that_is_cut_off_is_asked_once() {
+    let answers = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let given = answers.clone();
+    let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+        let params = json!({"message": "pay?", "requestedSchema": {"type": "object", "properties": {}}});
+        let question = json!({"jsonrpc": "2.0", "id": "q-1", "method": "elicitation/create", "params": params});
+        if seen.rpc() == CALLED {
+            out.stream();
+            out.chunk(format!("id: {}\nretry: 20\ndata:\n\nid: 0\ndata: {question}\n", seen.id()));
+            out.close();
+        } else if let Some(id) = seen.header("last-event-id") {
+            out.stream();
+            if id != "0" {
+                out.chunk(format!("id: 0-{id}\ndata: {question}\n\n"));
+            }
+            while given.lock().unwrap().is_empty() && !out.is_closed_within(std::time::Duration::from_millis(20)) {}
+            let id: Value = serde_json::from_str(id).unwrap();
+            out.event(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}));
+            out.end_stream();
+        } else if seen.id() == "q-1" {
+            given.lock().unwrap().push(seen.json()["result"].clone());
+            out.reply(202, &[], "");
+        } else {
+            return false;
+        }
+        true
+    });
+    let mut talker = Talker::new(Relay::start("", &[web.source("web", "")]), Era::Legacy, able());
+    let call = json!({"name": "call_tool", "arguments": {"source": "web", "tool": "echo", "arguments": {}}});
+    let talk = talker.talk(call, 1, |_| json!({"action": "accept", "content": {}}));
+    assert_eq!(talk.reply.result()["content"], json!([]));
+    assert_eq!((talker.questions().len(), answers.lock().unwrap().len()), (1, 1));
+    talker.relay.finish();
+}

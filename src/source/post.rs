@@ -33,9 +33,12 @@ const OWN_PATIENCE: Duration = Duration::from_secs(30);
 const RELIST: Duration = Duration::from_secs(30);
 /// How long a new session may take to begin.
 const ANEW: Duration = Duration::from_secs(30);
-/// How often a broken stream is taken up again, and the first wait where the source does not say.
+/// How often in a row a broken stream is tried to be taken up again in vain, and the first wait where the source does not say.
 const RESUMES_MAX: u32 = 5;
 const RESUME: Duration = Duration::from_millis(500);
+/// The shortest and the longest wait where nothing came.
+const POLL_MIN: Duration = Duration::from_millis(100);
+const POLL_MAX: Duration = Duration::from_secs(5);
 
 /// What came of one try.
 enum Outcome {
@@ -241,14 +244,15 @@ impl Connection {
         Err(error)
     }
 
-    /// A stream that ended before its answer is taken up again, if the source numbers its events.
+    /// A stream that ended before its answer is taken up again, if the source numbers its events: for as long as the request
+    /// may take where the source opens it each time, as one does that wants to be polled (SEP-1699).
     async fn stream_ended(
         self: &Arc<Self>,
         mut end: StreamEnd,
         asked: Asked,
         session: &Session,
     ) -> Result<Outcome, CallError> {
-        let mut resumes = 0;
+        let (mut in_vain, mut empty) = (0, 0);
         let mut broke = end.broke.take();
         loop {
             match (end.complaint, end.answered) {
@@ -259,25 +263,34 @@ impl Connection {
             let why = broke.clone().unwrap_or_else(|| "its stream ended without one".to_owned());
             let given_up = || refusal::broke_off(&self.link.source, &why);
             let last_id = end.last_id.clone().filter(|_| self.link.era() == Era::Legacy).ok_or_else(given_up)?;
-            resumes = if end.spoke { 1 } else { resumes + 1 };
-            if resumes > RESUMES_MAX {
+            if in_vain >= RESUMES_MAX {
                 return Err(given_up());
             }
-            tokio::time::sleep(end.retry.unwrap_or(RESUME * resumes)).await;
+            let own = (RESUME * (1 + in_vain + empty)).min(POLL_MAX);
+            let least = if end.spoke { Duration::ZERO } else { POLL_MIN };
+            tokio::time::sleep(end.retry.unwrap_or(own).max(least)).await;
+            in_vain += 1;
             let response = self.open_stream(session.headers(), Some(&last_id)).await;
             let retry = end.retry;
             end = match response {
-                Ok(response) if response.status().is_success() => self.read_stream(response, Some(asked)).await?,
+                Ok(response) if response.status().is_success() => {
+                    in_vain = 0;
+                    self.read_stream(response, Some(asked)).await?
+                }
                 Ok(response) => match refusal::later(response.status(), response.headers()) {
                     Some(after) if after < self.link.patience(asked.id).or(Some(OWN_PATIENCE)) => {
                         StreamEnd { retry: after, ..StreamEnd::default() }
                     }
+                    // It may still count as open, or its place be taken by another for now.
+                    None if matches!(response.status().as_u16(), 404 | 408 | 409 | 425) => StreamEnd::default(),
                     None if !response.status().is_client_error() => StreamEnd::default(),
                     _ => return Err(given_up()),
                 },
                 Err(_) => StreamEnd::default(),
             };
             broke = end.broke.take().or(broke);
+            let has_moved = end.spoke || end.last_id.as_ref().is_some_and(|id| *id != last_id);
+            empty = if has_moved { 0 } else { empty + 1 };
             end.last_id = end.last_id.or(Some(last_id));
             end.retry = end.retry.or(retry);
         }
