@@ -7,6 +7,7 @@ mod budget;
 mod commands;
 mod deliver;
 mod door;
+mod doubt;
 mod down;
 mod events;
 mod failures;

@@ -452,3 +452,56 @@ fn a_question_that_is_cut_off_is_asked_once() {
     assert_eq!((talker.questions().len(), answers.lock().unwrap().len()), (1, 1));
     talker.relay.finish();
 }
+
+/// A source that was put back to an older revision was recognized by words of a list only; with others every call failed for good.
+#[test]
+fn a_source_that_is_modern_no_more_is_found_out_in_whatever_words() {
+    let ways: [fn(&Seen, &mut Out); 6] = [
+        |_, out| out.json(400, &[], &web::error(&json!(""), -32600, "A valid session id is REQUIRED for this.")),
+        |_, out| out.reply(404, &[], ""),
+        |_, out| out.reply(422, &[], "{\"detail\":[{\"msg\":\"field required\"}]}"),
+        |_, out| out.reply(500, &[], "no session"),
+        |_, out| out.json(200, &[], &web::error(&Value::Null, -32002, "Server not initialized")),
+        |seen, out| out.json(200, &[], &web::error(&seen.id(), -32602, "Request before initialization was complete")),
+    ];
+    for (number, how) in ways.into_iter().enumerate() {
+        let turned = Arc::new(AtomicBool::new(false));
+        let is_legacy = turned.clone();
+        let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+            match (is_legacy.load(Ordering::SeqCst), seen.header("mcp-session-id"), seen.rpc().as_str()) {
+                (false, ..) => web::modern(seen, out),
+                (true, Some(_), _) | (true, None, "initialize") => return false,
+                (true, None, _) => how(seen, out),
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+        turned.store(true, Ordering::SeqCst);
+        eventually("it is connected to anew", || {
+            let reply = relay.call("web", "echo", json!({"b": 2}));
+            reply.raw("result").is_some() && reply.result()["structuredContent"] == json!({"b": 2})
+        });
+        let calls = web.posts(CALLED).len();
+        assert!(calls <= 4, "{number}: {calls}");
+        relay.finish();
+    }
+}
+
+/// A tool may speak of sessions as it likes: its source is asked what it speaks, and goes on.
+#[test]
+fn a_modern_source_that_speaks_of_sessions_is_not_left() {
+    let web = Web::start(web::modern, |seen: &Seen, out: &mut Out| {
+        let is_call = seen.rpc() == CALLED;
+        if is_call {
+            out.json(400, &[], &web::error(&Value::Null, -32602, "the browser session is not initialized"));
+        }
+        is_call
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    for _ in 0..3 {
+        assert!(relay.call("web", "echo", json!({})).line.contains("the browser session is not initialized"));
+    }
+    assert_eq!((web.posts(CALLED).len(), web.posts("server/discover").len()), (3, 2));
+    relay.finish();
+}

@@ -59,6 +59,8 @@ pub struct Delivered {
     pub complaint: Option<Complaint>,
     /// Why it is no message.
     pub stray: Option<String>,
+    /// It may come from a source that is another one now.
+    in_doubt: bool,
     outbox: Option<Arc<Outbox>>,
 }
 
@@ -81,6 +83,9 @@ impl Connection {
         let connection = self.clone();
         // What goes on from here is lines.
         let delivered = wire::handle(text.freeze(), move |text| connection.take(wire::one_line(text), asked)).await;
+        if delivered.in_doubt {
+            self.doubt_era();
+        }
         if let Some(outbox) = &delivered.outbox {
             outbox.room().await;
         }
@@ -108,6 +113,7 @@ impl Connection {
                         answered: all.answered || one.answered,
                         complaint: all.complaint.or(one.complaint),
                         stray: None,
+                        in_doubt: all.in_doubt || one.in_doubt,
                         outbox: one.outbox.or(all.outbox),
                     }
                 })
@@ -136,7 +142,8 @@ impl Connection {
             self.note_question(message, asked.map(|asked| asked.id));
         }
         let outbox = self.link.receive_for(message, asked.map(|asked| asked.id));
-        Delivered { answered: ours.is_some(), outbox, ..Delivered::default() }
+        let in_doubt = ours.is_some() && self.link.era() == Era::Modern && refusal::leaves_doubt(message);
+        Delivered { answered: ours.is_some(), in_doubt, outbox, ..Delivered::default() }
     }
 
     /// Reads a stream of events to its end, or until what was asked is answered.

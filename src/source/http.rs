@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::Surroundings;
+use super::doubt::Doubt;
 use super::headers::ParamHeaders;
 use super::link::{Link, OUTBOX_LIMIT};
 use super::notes::Questions;
@@ -49,6 +50,7 @@ pub struct Connection {
     /// Answers may come on the stream of a legacy session.
     pub listens: watch::Sender<bool>,
     pub questions: Questions,
+    pub doubt: Doubt,
     flights: Mutex<HashMap<u64, Flight>>,
     end: Mutex<Option<oneshot::Sender<CallError>>>,
     /// Why it is to end once what is in flight is over.
@@ -93,6 +95,7 @@ pub async fn connect(
         old: old.then(Streams::default),
         listens: watch::channel(false).0,
         questions: Questions::default(),
+        doubt: Doubt::default(),
         flights: Mutex::default(),
         end: Mutex::new(Some(end)),
         leaving: Mutex::default(),

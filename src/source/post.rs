@@ -226,10 +226,11 @@ impl Connection {
         if asked.acts_on == Some(Complaint::Session) && refusal.is_of_session(session.id.is_some(), asked.id) {
             return Ok(Outcome::Complains(Complaint::Session));
         }
-        if self.link.era() == Era::Modern && refusal.is_of_era(asked.id) {
-            let error = refusal.changed(&self.target, &format!("does not speak {} any more", protocol::MODERN));
-            self.leave(error.clone());
-            return Err(error);
+        let in_doubt = self.link.era() == Era::Modern && refusal.leaves_doubt(asked.id);
+        if in_doubt && (refusal.is_of_era(asked.id) || self.is_modern_no_more().await) {
+            let changed = refusal.changed(&self.target, &format!("does not speak {} any more", protocol::MODERN));
+            self.leave(changed.clone());
+            return Err(if status.is_client_error() { changed } else { error });
         }
         if let Some(reply) = refusal.reply(asked.id) {
             let delivered = self.deliver(reply.line.as_ref().into(), Some(asked)).await;
@@ -360,7 +361,7 @@ impl Connection {
     }
 
     /// The reply to an `initialize` that no link waits for.
-    async fn first_reply(&self, response: Response) -> Result<Message, CallError> {
+    pub async fn first_reply(&self, response: Response) -> Result<Message, CallError> {
         let found = |text: Bytes| Message::parse(text).ok().filter(|it| it.kind == Kind::Reply);
         let refused = || refusal::not_again(&self.target, None);
         if !refusal::is_stream(response.headers()) {

@@ -84,6 +84,17 @@ pub fn complaint(reply: &Message) -> Option<Complaint> {
     }
 }
 
+/// Whether a reply is an error as a source may give it that wants a handshake before anything else, in whatever words.
+pub fn leaves_doubt(reply: &Message) -> bool {
+    let Some(error) = reply.error.and_then(|error| Object::parse(reply.text(error))) else { return false };
+    speaks_of_session(&error.string("message").unwrap_or_default())
+}
+
+fn speaks_of_session(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("session") || text.contains("initializ")
+}
+
 /// An error that names no request, as the reply to this one.
 pub fn named(error: &str, id: u64) -> Option<Message> {
     let error = error.replace(['\n', '\r'], " ");
@@ -171,6 +182,14 @@ impl Refusal {
             400 => words.forgets() || words.knows_other_revisions() || words.code == Some(protocol::HEADER_MISMATCH),
             _ => false,
         }
+    }
+
+    /// Whether a modern source that refuses the request of this id may have become another: it does not say which request it
+    /// refuses, or speaks of what the modern era has not.
+    pub fn leaves_doubt(&self, id: u64) -> bool {
+        let words = self.words(id);
+        let is_strange = self.status.is_client_error() && !words.names_it && !matches!(self.status.as_u16(), 408 | 429);
+        is_strange || speaks_of_session(&words.text) || self.is_of_era(id)
     }
 
     /// Whether a source that was asked without a handshake wants one, or does not know that revision.
@@ -448,6 +467,15 @@ mod tests {
         assert!(of_era(400, "null", -32000, "Bad Request: Unsupported protocol version: 2026-07-28"));
         assert!(of_era(400, "7", -32022, "unsupported"));
         assert!(!of_era(400, "7", -32602, "unsupported protocol version of your printer"));
+        let in_doubt = |status, body: &str| refusal(status, &[], body).leaves_doubt(7);
+        let error = |id: &str, text: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"{text}"}}}}"#)
+        };
+        assert!(
+            in_doubt(404, "") && in_doubt(422, "x") && in_doubt(400, &error("\"\"", "A valid session id is REQUIRED"))
+        );
+        assert!(in_doubt(500, "no session") && in_doubt(400, &error("7", "Not initialized")));
+        assert!(!in_doubt(500, "oops") && !in_doubt(429, "") && !in_doubt(400, &error("7", "bad argument")));
         assert!(!of_era(404, "7", -32601, "no such method") && !of_era(500, "null", -32000, "Session not found"));
     }
 }

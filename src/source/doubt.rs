@@ -1,0 +1,81 @@
+//! Owns the doubt whether a source of 2026-07-28 is one still, and how it is settled: by asking. It judges no refusal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::Instrument;
+
+use super::http::Connection;
+use super::refusal;
+use crate::protocol;
+use crate::wire::{Message, Object};
+
+/// How long the answer may take, and how long it holds.
+const ASKING: Duration = Duration::from_secs(5);
+const HOLDS: Duration = Duration::from_secs(10);
+
+/// When the source was last asked.
+#[derive(Default)]
+pub struct Doubt(Mutex<Option<Instant>>);
+
+impl Doubt {
+    /// Whether it is time to ask.
+    fn is_due(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|at| at.elapsed() >= HOLDS);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+impl Connection {
+    /// Whether the source has become one that does not speak the modern revision: it was refused in a way that others have
+    /// too. Not so where it cannot be asked, or just was.
+    pub async fn is_modern_no_more(&self) -> bool {
+        if !self.doubt.is_due() {
+            return false;
+        }
+        let outcome = tokio::time::timeout(ASKING, self.discovers()).await;
+        outcome.ok().flatten() == Some(false)
+    }
+
+    /// Whether it answers as a modern source does; `None` where it does not say.
+    async fn discovers(&self) -> Option<bool> {
+        let (id, meta) = (self.link.next_id(), protocol::modern_meta());
+        let text = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{\"_meta\":{meta}}}}}"
+        );
+        let message = Message::parse(text.into()).expect("BUG: the relay's own messages can be read");
+        let sent = self.reach(&self.target.url, self.headers(&message), message.line.clone()).await;
+        let response = sent.ok()?;
+        let status = response.status();
+        if !status.is_success() {
+            // Others say that there is something in between, or that it is busy.
+            return matches!(status.as_u16(), 400 | 404 | 405 | 406 | 409 | 410 | 415 | 422 | 500 | 501)
+                .then_some(false);
+        }
+        let reply = self.first_reply(response).await.ok();
+        Some(reply.is_some_and(|reply| offers_modern(&reply)))
+    }
+
+    /// The same where nobody waits for it: a source that is another one now is left.
+    pub fn doubt_era(self: &Arc<Self>) {
+        let connection = self.clone();
+        let asking = async move {
+            if connection.is_modern_no_more().await {
+                let what = format!("does not speak {} any more", protocol::MODERN);
+                connection.leave(refusal::changed(&connection.link.source, &what));
+            }
+        };
+        self.spawn(asking.in_current_span());
+    }
+}
+
+fn offers_modern(reply: &Message) -> bool {
+    let result = reply.result.and_then(|span| Object::parse(reply.text(span)));
+    let versions: Option<Vec<String>> =
+        result.and_then(|result| serde_json::from_str(result.get("supportedVersions")?).ok());
+    versions.is_some_and(|versions| versions.iter().any(|version| version == protocol::MODERN))
+}
