@@ -505,3 +505,50 @@ fn a_modern_source_that_speaks_of_sessions_is_not_left() {
     assert_eq!((web.posts(CALLED).len(), web.posts("server/discover").len()), (3, 2));
     relay.finish();
 }
+
+/// A source that was upgraded under its connection kept the prompts that it had before, and a revision that nobody speaks was
+/// taken for agreed.
+#[test]
+fn what_a_source_says_of_itself_is_read_again_with_a_new_session() {
+    for version in ["2025-11-25", "2025-06-18", "2099-01-01"] {
+        let second = Arc::new(AtomicBool::new(false));
+        let restarted = second.clone();
+        let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+            let is_new = restarted.load(Ordering::SeqCst);
+            let (now, version, capabilities) = match is_new {
+                false => (web::SESSION, "2025-11-25", json!({"tools": {}})),
+                true => ("session-of-the-second-life", version, json!({"tools": {}, "prompts": {}})),
+            };
+            let reply = |result: Value| json!({"jsonrpc": "2.0", "id": seen.id(), "result": result});
+            match seen.rpc().as_str() {
+                "initialize" => {
+                    let result = json!({"protocolVersion": version, "capabilities": capabilities,
+                        "serverInfo": {"name": "web"}});
+                    out.json(200, &[("mcp-session-id", now)], &reply(result));
+                }
+                "server/discover" => return false,
+                _ if seen.header("mcp-session-id") != Some(now) => out.reply(404, &[], ""),
+                _ if seen.header("mcp-protocol-version") != Some(version) => out.reply(400, &[], "which revision?"),
+                "prompts/list" => out.json(200, &[], &reply(json!({"prompts": [{"name": "hello"}]}))),
+                _ => return false,
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        relay.call("web", "echo", json!({}));
+        assert_eq!(relay.request("prompts/list", json!({})).result()["prompts"], json!([]));
+        second.store(true, Ordering::SeqCst);
+        if version == "2099-01-01" {
+            let (_, text) = relay.call("web", "echo", json!({})).failure();
+            assert!(text.contains("protocol revision `2099-01-01`, which toolrelay does not speak"), "{text}");
+            relay.await_status("web", "unreachable");
+        } else {
+            assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+            eventually("its prompts are there", || {
+                relay.request("prompts/list", json!({})).result()["prompts"][0]["name"] == "web__hello"
+            });
+            assert_eq!(web.posts("initialize").len(), 2);
+        }
+        relay.finish();
+    }
+}

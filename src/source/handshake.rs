@@ -52,7 +52,7 @@ impl NoGreeting {
     }
 }
 
-type Answer = Result<Message, CallError>;
+pub type Answer = Result<Message, CallError>;
 
 /// Negotiates the era and greets the source. `known` is what was found out earlier, `tenant` whose instance it is.
 pub async fn greet(
@@ -218,6 +218,14 @@ fn read_discover(link: &Link, answer: &Answer) -> Option<Greeting> {
 }
 
 fn read_initialize(link: &Link, answer: &Answer) -> Result<Greeting, CallError> {
+    let greeting = read_legacy(link, answer)?;
+    link.set_era(Era::Legacy);
+    link.notify("notifications/initialized", "");
+    Ok(greeting)
+}
+
+/// A greeting, if the answer to `initialize` is one.
+pub fn read_legacy(link: &Link, answer: &Answer) -> Result<Greeting, CallError> {
     let Ok(message) = answer else { return Err(rejected(link, "initialize", answer)) };
     let result = message.result.and_then(|span| Object::parse(message.text(span)));
     let Some(result) = result else { return Err(rejected(link, "initialize", answer)) };
@@ -238,8 +246,6 @@ fn read_initialize(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
         )
         .at(&link.source, None));
     }
-    link.set_era(Era::Legacy);
-    link.notify("notifications/initialized", "");
     let (tools, list_changed) = read_capabilities(&result);
     Ok(Greeting { era: Era::Legacy, version, note: note(result.get("serverInfo"), &result), tools, list_changed })
 }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::failures;
+use super::handshake::Greeting;
 use super::in_flight::{Pending, Table};
 use super::noise::Noise;
 use super::updates::Subscribers;
@@ -51,6 +52,8 @@ pub struct Link {
     pub logs: AtomicBool,
     /// It says that it has tools. One that does not is asked for them all the same, and may refuse in any way.
     pub declares_tools: AtomicBool,
+    /// What it said of itself in a later session.
+    pub(super) news: Mutex<Option<Greeting>>,
 }
 
 impl Link {
@@ -72,6 +75,7 @@ impl Link {
             listening: Mutex::default(),
             logs: AtomicBool::new(false),
             declares_tools: AtomicBool::new(false),
+            news: Mutex::default(),
         })
     }
 

@@ -1,12 +1,13 @@
 //! Owns what the relay itself says to a source on a connection: its own requests, its subscriptions, its notifications.
 //! It carries no call.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::handshake::Greeting;
+use super::handshake::{self, Greeting};
 use super::in_flight::Pending;
 use super::link::Link;
 use super::updates::Subscribers;
@@ -40,13 +41,30 @@ impl Link {
             self.listen();
         }
         let _ = self.subscribers.set(subscribers.clone());
-        let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
-        self.logs.store(logs, Ordering::Relaxed);
-        self.declares_tools.store(greeting.tools, Ordering::Relaxed);
+        self.note_abilities(greeting);
         match greeting.era {
             Era::Legacy => self.subscribe_again(),
             Era::Modern => drop(self.subscribe(&[], &[])),
         }
+    }
+
+    fn note_abilities(&self, greeting: &Greeting) {
+        let logs = greeting.era == Era::Legacy && greeting.note.offer.abilities.logging;
+        self.logs.store(logs, Ordering::Relaxed);
+        self.declares_tools.store(greeting.tools, Ordering::Relaxed);
+    }
+
+    /// What a legacy source answered to the greeting of another session: it may be another version of itself by now.
+    pub fn greeted_again(&self, reply: &Message) -> Result<(), CallError> {
+        let greeting = handshake::read_legacy(self, &Ok(reply.clone()))?;
+        self.note_abilities(&greeting);
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(greeting);
+        Ok(())
+    }
+
+    /// What it said of itself since, if that was asked for again.
+    pub fn take_news(&self) -> Option<Greeting> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Asks a modern source to tell of changes of its list (SEP-2575). The request stays open as long as the connection,

@@ -351,6 +351,7 @@ impl Connection {
         if reply.result.is_none() {
             return Err(refusal::not_again(&self.target, Some(&reply)));
         }
+        self.link.greeted_again(&reply)?;
         let session = self.session.next(headers.get(SESSION), &reply);
         let mut headers = session.headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -99,6 +99,9 @@ impl Ready {
             return false;
         }
         (self.dirty, self.listing, self.list_began) = (false, true, Some(Instant::now()));
+        if let Some(news) = self.link.take_news() {
+            (self.note, self.version) = (news.note, news.version);
+        }
         true
     }
 

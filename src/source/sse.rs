@@ -284,7 +284,10 @@ impl Connection {
             error = stream.over() => return Err(error),
         };
         match reply {
-            Ok(Ok(reply)) if reply.result.is_some() => self.post_begin(&url, headers, note).await,
+            Ok(Ok(reply)) if reply.result.is_some() => {
+                self.link.greeted_again(&reply)?;
+                self.post_begin(&url, headers, note).await
+            }
             Ok(Err(error)) => Err(error),
             _ => Err(refusal::not_again(&self.target, reply.ok().and_then(Result::ok).as_ref())),
         }
