@@ -16,6 +16,7 @@ use super::http::Connection;
 use super::in_flight::Pending;
 use super::refusal::{self, Refusal};
 use super::session::Session;
+use super::target::with_login_of;
 use crate::call::{CallError, ErrorKind};
 use crate::wire::Message;
 
@@ -187,7 +188,7 @@ fn endpoint(connection: &Connection, told: &str) -> Result<Url, CallError> {
         let (own, other) = (target.shown(&target.url), target.shown(&url));
         return Err(refused(format!("at {own} wants its messages at another origin, {other}, which is refused")));
     }
-    Ok(url)
+    Ok(with_login_of(&target.url, url))
 }
 
 /// Whether a refusal says that the session is over, or never was.

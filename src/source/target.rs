@@ -193,7 +193,7 @@ impl Target {
 
     /// Where a redirect leads, if it may be followed.
     fn follow(&self, method: &Method, from: &Url, status: StatusCode, next: Option<&str>) -> Result<Url, Trouble> {
-        let to = next.and_then(|next| from.join(next).ok());
+        let to = next.and_then(|next| from.join(next).ok()).map(|to| with_login_of(from, to));
         let Some(to) = to else {
             return Err(self.refused(
                 format!("it answers HTTP {} without a usable address", status.as_u16()),
@@ -263,6 +263,14 @@ impl Target {
         let text = causes(error).last().map_or_else(|| "no cause is told".to_owned(), ToString::to_string);
         self.masked(&text, SAMPLE)
     }
+}
+
+/// The address with the login of `from`, where it names none and has the same origin.
+pub fn with_login_of(from: &Url, mut to: Url) -> Url {
+    if to.origin() == from.origin() && to.username().is_empty() && to.password().is_none() {
+        let _ = (to.set_username(from.username()), to.set_password(from.password()));
+    }
+    to
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
