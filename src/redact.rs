@@ -33,6 +33,8 @@ const PREFIXES: &[&str] = &[
     "hf_",
 ];
 const TOKEN_MIN: usize = 8;
+/// How many layers of escapes are looked through.
+const LAYERS_MAX: usize = 3;
 /// Words after which a value is a credential: `Bearer x`, `token=x`, `api_key: x`.
 const INTRODUCERS: &[&str] =
     &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
@@ -91,6 +93,7 @@ pub fn mask(text: &str, secrets: &[String]) -> String {
             out = out.replace(secret.as_str(), MASK);
         }
     }
+    let out = mask_escaped(out, secrets);
     let mut masked = String::with_capacity(out.len());
     let mut introduced = false;
     for word in words(&out) {
@@ -108,6 +111,92 @@ pub fn mask(text: &str, secrets: &[String]) -> String {
         masked.push_str(word);
     }
     masked
+}
+
+/// Masks what is secret once escapes are read: those of JSON and programs, of addresses, of HTML, in part or throughout, and
+/// one within the other.
+fn mask_escaped(text: String, secrets: &[String]) -> String {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut layer = Layer::of(&text);
+    for _ in 0..LAYERS_MAX {
+        let Some(next) = layer.peeled() else { break };
+        layer = next;
+        for secret in secrets.iter().filter(|secret| secret.len() >= SECRET_MIN) {
+            let hits = memchr::memmem::find_iter(&layer.bytes, secret.as_bytes());
+            found.extend(hits.map(|at| (layer.places[at].0, layer.places[at + secret.len() - 1].1)));
+        }
+    }
+    found.sort_unstable();
+    let (mut out, mut done) = (String::new(), 0);
+    for (from, to) in found {
+        if from >= done {
+            let start = (done..=from).rev().find(|at| text.is_char_boundary(*at));
+            out.push_str(&text[done..start.unwrap_or(done)]);
+            out.push_str(MASK);
+        }
+        let end = (to..text.len()).find(|at| text.is_char_boundary(*at));
+        done = done.max(end.unwrap_or(text.len()));
+    }
+    if done == 0 { text } else { out + &text[done..] }
+}
+
+/// A text without some of its escapes: each byte with where it comes from.
+struct Layer {
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Layer {
+    fn of(text: &str) -> Self {
+        Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
+    }
+
+    /// The same with one layer of escapes less; `None` where there are none.
+    fn peeled(&self) -> Option<Self> {
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let rest = &self.bytes[at..];
+            let (decoded, length) = unescape(rest).unwrap_or((vec![rest[0]], 1));
+            let place = (self.places[at].0, self.places[at + length - 1].1);
+            places.extend(decoded.iter().map(|_| place));
+            bytes.extend(decoded);
+            at += length;
+        }
+        (bytes.len() < self.bytes.len()).then_some(Self { bytes, places })
+    }
+}
+
+/// A text without one layer of escapes, as far as it has any.
+pub fn unescaped(text: &str) -> Option<String> {
+    Layer::of(text).peeled().map(|layer| String::from_utf8_lossy(&layer.bytes).into_owned())
+}
+
+/// What the escape at the beginning stands for, and its length.
+fn unescape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let number = |digits: &[u8], radix| u32::from_str_radix(str::from_utf8(digits).ok()?, radix).ok();
+    let of_byte = |digits: &[u8], length| Some((vec![u8::try_from(number(digits, 16)?).ok()?], length));
+    let of_char = |code: u32, length| Some((char::from_u32(code)?.to_string().into_bytes(), length));
+    match rest {
+        [b'%', a, b, ..] => of_byte(&[*a, *b], 3),
+        [b'\\', b'u', a, b, c, d, ..] => of_char(number(&[*a, *b, *c, *d], 16)?, 6),
+        [b'\\', b'x', a, b, ..] => of_byte(&[*a, *b], 4),
+        [b'\\', c @ (b'/' | b'\\' | b'"' | b'\''), ..] => Some((vec![*c], 2)),
+        [b'&', ..] => {
+            let end = rest.iter().take(10).position(|byte| *byte == b';')?;
+            match &rest[1..end] {
+                b"amp" => Some((b"&".to_vec(), end + 1)),
+                b"lt" => Some((b"<".to_vec(), end + 1)),
+                b"gt" => Some((b">".to_vec(), end + 1)),
+                b"quot" => Some((b"\"".to_vec(), end + 1)),
+                b"apos" => Some((b"'".to_vec(), end + 1)),
+                [b'#', b'x' | b'X', digits @ ..] => of_char(number(digits, 16)?, end + 1),
+                [b'#', digits @ ..] => of_char(number(digits, 10)?, end + 1),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -206,6 +295,27 @@ mod tests {
             assert!(masked.contains("***"), "{shown} {masked}");
         }
         assert_eq!(forms(vec!["abc".to_owned()]), ["abc"]);
+    }
+
+    #[test]
+    fn escaped_secrets_are_masked() {
+        let secrets = forms(vec!["ab/cd+Ef<9Z\"&mäy".to_owned(), "abc".to_owned()]);
+        for shown in [
+            r#"ab\/cd+Ef<9Z\"&mäy"#,
+            r#"ab/cd\u002BEf\u003C9Z\u0022\u0026m\u00E4y"#,
+            r#"ab/cd\u002bEf\u003c9Z\u0022\u0026m\u00e4y"#,
+            "ab/cd+Ef&lt;9Z&quot;&amp;mäy",
+            "ab&#47;cd&#x2B;Ef&#60;9Z&#34;&#38;m&#228;y",
+            "ab/cd%2BEf%3C9Z%22%26m%C3%a4y",
+            "ab%252Fcd%252BEf%253C9Z%2522%2526m%25C3%25A4y",
+            r#"ab\\\/cd+Ef<9Z\\\"&m\\u00e4y"#,
+            r#"ab/cd+Ef<9Z\x22&m\xc3\xa4y"#,
+        ] {
+            assert_eq!(mask(&format!("ä<{shown}> %zz \\ & 100%"), &secrets), "ä<***> %zz \\ & 100%", "{shown}");
+        }
+        assert_eq!(mask(r"\u0061bc ab%63 C:\\dir 50%", &secrets), r"\u0061bc ab%63 C:\\dir 50%");
+        assert_eq!(unescaped("a%40b").as_deref(), Some("a@b"));
+        assert_eq!(unescaped("a@b%"), None);
     }
 
     #[test]

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::launch::{Fingerprint, names_credential, placed};
 use super::lookup::{ExpandError, Expanded, Lookup, Problem};
 use super::template::{SECRET_MIN_CHARS, Template, from_base};
+use crate::redact;
 
 /// How to reach a source over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,12 +91,7 @@ impl Remote {
         }
         secrets.extend(token.clone());
         let named = headers.iter().filter(|(name, _)| holds_credential(name));
-        secrets.extend(
-            named
-                .flat_map(|(_, value)| [Some(value.as_str()), value.split_whitespace().last()])
-                .flatten()
-                .map(str::to_owned),
-        );
+        secrets.extend(named.flat_map(|(_, value)| credential_parts(value)));
         secrets.extend([Some(&url), proxy.as_ref()].into_iter().flatten().flat_map(|url| parts_to_hide(url)));
         secrets.retain(|secret| secret.chars().count() >= SECRET_MIN_CHARS && *secret != url);
         secrets.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
@@ -167,8 +166,24 @@ fn parts_to_hide(url: &str) -> Vec<String> {
     let Ok(parsed) = reqwest::Url::parse(url) else { return Vec::new() };
     let query = parsed.query_pairs().map(|(_, value)| value.into_owned());
     let raw_query = parsed.query().map(str::to_owned);
-    let login = [Some(parsed.username()), parsed.password()].into_iter().flatten().map(str::to_owned);
-    query.chain(raw_query).chain(login).collect()
+    let plain = |text: &str| redact::unescaped(text).unwrap_or_else(|| text.to_owned());
+    let (name, password) = (parsed.username(), parsed.password());
+    let login = [Some(name), password].into_iter().flatten().flat_map(|text| [text.to_owned(), plain(text)]);
+    let both = password.map(|password| format!("{}:{}", plain(name), plain(password)));
+    query.chain(raw_query).chain(login).chain(both).collect()
+}
+
+/// The parts of a header that is a credential which may be secret by themselves: what follows its scheme, who logs in, and
+/// the values of cookies and of other pairs.
+fn credential_parts(value: &str) -> Vec<String> {
+    let last = value.split_whitespace().last().unwrap_or_default();
+    let pairs =
+        value.split([';', ',']).flat_map(|part| part.split_whitespace()).filter_map(|pair| pair.split_once('='));
+    let values = pairs.map(|(_, value)| value.trim_matches('"').to_owned());
+    let login = STANDARD.decode(last).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let login = login.filter(|_| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("basic ")));
+    let password = login.as_ref().and_then(|login| login.split_once(':')).map(|(_, password)| password.to_owned());
+    [value.to_owned(), last.to_owned()].into_iter().chain(values).chain(login.clone()).chain(password).collect()
 }
 
 /// Why a header of this name cannot be set; `None` if it can.
@@ -253,6 +268,19 @@ mod tests {
         }
         assert!(!resolved.secrets.iter().any(|known| known == "plain-value"));
         assert_eq!(format!("{resolved:?}"), "ResolvedRemote { .. }");
+        let url = "https://someone:pass%40word@${HOST}/mcp";
+        let headers = [
+            ("Cookie", "sid=cookie-secret; theme=dark"),
+            ("Authorization", "Basic bWU6YmFzaWMtc2VjcmV0"),
+            ("X-Auth", "key=\"pair-secret\",v=1"),
+        ];
+        let secrets = remote(url, &headers, None).resolve(&lookup()).unwrap().secrets;
+        for secret in
+            ["pass@word", "someone:pass@word", "cookie-secret", "basic-secret", "me:basic-secret", "pair-secret"]
+        {
+            assert!(secrets.iter().any(|known| known == secret), "{secret}");
+        }
+        assert!(!secrets.iter().any(|known| known == "dark" || known == "1"));
     }
 
     #[test]
