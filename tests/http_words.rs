@@ -111,3 +111,70 @@ fn what_is_secret_is_masked_however_it_is_escaped() {
         }
     }
 }
+
+/// The answer was thrown away, and the call waited for it until its time was over.
+#[test]
+fn an_answer_in_an_accepted_response_is_taken() {
+    for streams in [false, true] {
+        let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+            if seen.method == "GET" {
+                out.stream();
+                out.chunk(": here\n\n");
+                out.is_closed_within(support::PATIENCE);
+            } else if seen.rpc() == CALLED && streams {
+                let body = format!("data: {}\n\n", web::echoed(seen));
+                out.reply(202, &[("content-type", "text/event-stream")], &body);
+            } else if seen.rpc() == CALLED {
+                out.json(202, &[], &web::echoed(seen));
+            } else {
+                return false;
+            }
+            true
+        });
+        let mut relay = Relay::greeted("", &[web.source("web", "start = 'at-start'")]);
+        eventually("its stream is open", || web.with_method("GET").len() == 1);
+        assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}), "{streams}");
+        relay.finish();
+    }
+}
+
+/// What may have been carried out was told as a wrong `url`, or as a fault of the source alone.
+#[test]
+fn a_call_without_a_usable_answer_may_have_been_carried_out() {
+    for (kind, body) in [("", ""), ("application/json", ""), ("text/plain", "OK"), ("application/json", "{\"ok\":tru")]
+    {
+        let (_, text) = told("", move |_, out| out.reply(200, &[("content-type", kind)], body));
+        assert!(text.contains("whether the call took effect is not known"), "{kind} {body} {text}");
+    }
+}
+
+/// Whatever spoke of a host was told as a refused name.
+#[test]
+fn refusals_are_told_with_what_helps() {
+    let (kind, text) = told("", |_, out| out.reply(403, &[], "Your plan does not include hosted runners"));
+    assert!(kind == "needs_auth" && !text.contains("headers = { Host"), "{text}");
+    let (_, text) = told("", |_, out| out.reply(403, &[], "Invalid Host header: x"));
+    assert!(text.contains("headers = { Host"), "{text}");
+    let (_, text) = told("", |_, out| out.reply(302, &[("location", "/login?next=%2Fmcp")], ""));
+    assert!(text.contains("HTTP 302") && text.contains("a login page: it wants credentials"), "{text}");
+}
+
+/// A date in one of the two older forms was no date, and a call was not tried again.
+#[test]
+fn a_source_says_in_any_form_of_a_date_when_to_ask_again() {
+    let left = AtomicUsize::new(2);
+    let web = calls(move |seen, out| {
+        // Long gone: it may be asked at once.
+        let dates = ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"];
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(left) => out.reply(503, &[("retry-after", dates[left - 1])], ""),
+            Err(_) => out.json(200, &[], &web::echoed(seen)),
+        }
+    });
+    let mut relay = Relay::greeted("", &[web.source("web", "")]);
+    let began = Instant::now();
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(web.posts(CALLED).len(), 3);
+    relay.finish();
+}

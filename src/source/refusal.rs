@@ -110,6 +110,14 @@ pub fn without_effect(mut error: CallError) -> CallError {
     error
 }
 
+/// The same failure of a call that may have been carried out.
+pub fn with_effect(mut error: CallError) -> CallError {
+    if !error.hint.contains(UNKNOWN_EFFECT) {
+        error.hint = format!("{UNKNOWN_EFFECT}; {}", error.hint);
+    }
+    error
+}
+
 /// How long a source wants to be left alone, if it may be asked again at all.
 pub fn later(status: StatusCode, headers: &HeaderMap) -> Option<Option<Duration>> {
     if !matches!(status.as_u16(), 429 | 503) {
@@ -119,7 +127,7 @@ pub fn later(status: StatusCode, headers: &HeaderMap) -> Option<Option<Duration>
     Some(after.and_then(|after| match after.parse::<u64>() {
         Ok(secs) => Some(Duration::from_secs(secs)),
         Err(why) if *why.kind() == IntErrorKind::PosOverflow => Some(Duration::MAX),
-        Err(_) => Some(http_date(after)?.duration_since(SystemTime::now()).unwrap_or_default()),
+        Err(_) => Some(httpdate::parse_http_date(after).ok()?.duration_since(SystemTime::now()).unwrap_or_default()),
     }))
 }
 
@@ -275,7 +283,7 @@ impl Refusal {
         let source = &target.source;
         let status = self.status.as_u16();
         let challenge = self.headers.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let about_host = status == 403 && said.to_ascii_lowercase().contains("host");
+        let about_host = status == 403 && is_about_host(said);
         if about_host || status == 403 && said.contains("only allowed at") {
             let hint = "it may take one name only: write that in `url`, or set `headers = { Host = \"...\" }`";
             let text = format!("source `{source}` refuses access with HTTP 403 at {at}{said}");
@@ -317,6 +325,23 @@ impl Refusal {
     }
 }
 
+/// Whether a source refuses the name that it was asked under. Others may speak of hosts as well.
+fn is_about_host(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "host header",
+        "header host",
+        "http_host",
+        "invalid host",
+        "unknown host",
+        "host is not allowed",
+        "host not allowed",
+        "this host",
+    ]
+    .iter()
+    .any(|words| said.contains(words))
+}
+
 /// Whether this is a page for people.
 fn is_page(headers: &HeaderMap, text: &str) -> bool {
     let kind = content_type(headers);
@@ -344,6 +369,8 @@ pub fn no_answer(target: &Target, headers: &HeaderMap, text: &str) -> CallError 
             format!("answers at {at} with {page} instead of an MCP message"),
             "correct `url`: it must be the MCP endpoint itself; a login page means that it wants credentials",
         )
+    } else if text.trim().is_empty() {
+        (format!("answers at {at} with nothing instead of an MCP message"), "report this to the authors of the source")
     } else {
         let kind = content_type(headers);
         let kind = if kind.is_empty() { "an answer of no type".to_owned() } else { format!("`{kind}`") };
@@ -374,17 +401,6 @@ pub fn broke_off(source: &str, why: &str) -> CallError {
     CallError::new(ErrorKind::Unavailable, text, UNKNOWN_EFFECT).at(source, None)
 }
 
-/// An IMF-fixdate (RFC 9110, section 5.6.7), as in `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn http_date(text: &str) -> Option<SystemTime> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut parts = text.split_once(", ")?.1.split(' ');
-    let day = parts.next()?.parse::<u32>().ok()?;
-    let month = parts.next()?;
-    let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    let (year, time) = (parts.next()?.parse::<u32>().ok()?, parts.next()?);
-    humantime::parse_rfc3339(&format!("{year:04}-{month:02}-{day:02}T{time}Z")).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,6 +417,8 @@ mod tests {
             (503, None, Some(None)),
             (503, Some("soon"), Some(None)),
             (503, Some("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Some(0))),
+            (503, Some("Sunday, 06-Nov-94 08:49:37 GMT"), Some(Some(0))),
+            (503, Some("Sun Nov  6 08:49:37 1994"), Some(Some(0))),
             (503, Some("99999999999999999999"), Some(Some(u64::MAX))),
             (500, Some("2"), None),
         ] {
@@ -408,8 +426,11 @@ mod tests {
             let later = refusal(status, &headers, "").later();
             assert_eq!(later.map(|wait| wait.map(|wait| wait.as_secs())), want, "{status} {after:?}");
         }
-        let ahead = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
-        assert_eq!(http_date("Fri, 01 Jan 2100 00:00:00 GMT"), Some(ahead));
+        let later = |after: &str| refusal(429, &[("retry-after", after)], "").later().flatten().unwrap();
+        let ahead = Duration::from_secs(4_102_444_800) - SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        for after in ["Fri, 01 Jan 2100 00:00:00 GMT", "Fri Jan  1 00:00:00 2100"] {
+            assert!(later(after).abs_diff(ahead) < Duration::from_secs(10), "{after}");
+        }
     }
 
     #[test]

@@ -208,7 +208,12 @@ impl Target {
         let keeps = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         if !keeps && *method != Method::GET {
             let why = format!("it redirects {here} to {there} with HTTP {}, which loses the request", status.as_u16());
-            return Err(self.refused(why, format!("write `url = \"{there}\"`")));
+            let is_login = ["login", "signin", "sign-in", "sign_in"].iter().any(|word| to.path().contains(word));
+            let hint = match is_login {
+                true => "that is a login page: it wants credentials, in `token` or `headers`".to_owned(),
+                false => format!("write `url = \"{there}\"`"),
+            };
+            return Err(self.refused(why, hint));
         }
         Ok(to)
     }
