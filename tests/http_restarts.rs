@@ -321,8 +321,11 @@ fn a_session_is_begun_when_the_source_has_taken_note_of_it() {
     }
 }
 
+/// How something is refused.
+type Refuse = fn(&mut Out);
+
 /// A source that asks `go on?` in its calls, and refuses the answer so often in this way.
-fn asking(times: usize, refuse: fn(&mut Out)) -> Web {
+fn asking(times: usize, refuse: Refuse) -> Web {
     let (left, answer) = (AtomicUsize::new(times), Arc::new(std::sync::Mutex::new(Value::Null)));
     Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
         if seen.rpc() == CALLED {
@@ -354,7 +357,7 @@ fn asking(times: usize, refuse: fn(&mut Out)) -> Web {
 /// What the user had answered was lost where the source was busy, and the call went on until its time was over.
 #[test]
 fn an_answer_to_a_question_is_brought_or_ends_its_call() {
-    let ways: [(usize, fn(&mut Out), bool); 4] = [
+    let ways: [(usize, Refuse, bool); 4] = [
         (1, |out| out.reply(503, &[("retry-after", "1")], ""), true),
         (2, |out| out.reply(429, &[("retry-after", "0")], ""), true),
         (1, |out| out.reply(503, &[], ""), true),

@@ -182,28 +182,26 @@ impl Connection {
                 let end = self.read_stream(response, Some(asked)).await?;
                 self.stream_ended(end, asked, session).await
             }
-            _ if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
-                drop(response);
-                // The answer may come on the stream of the session, for as long as there is one.
-                let _ = self.listens.subscribe().wait_for(|open| !open).await;
-                let why = format!("it answers HTTP {} without a message", status.as_u16());
-                Err(refusal::broke_off(&self.link.source, &why))
-            }
             kind => {
                 let body = self.read_body(response).await?;
                 let sample = body[..body.len().min(16 * super::target::SAMPLE)].to_vec();
                 let delivered = self.deliver(body, Some(asked)).await;
-                match (delivered.complaint, delivered.answered, delivered.stray) {
-                    (Some(complaint), ..) => Ok(Outcome::Complains(complaint)),
-                    (None, true, _) => Ok(Outcome::Answered),
+                let error = match (delivered.complaint, delivered.answered, delivered.stray) {
+                    (Some(complaint), ..) => return Ok(Outcome::Complains(complaint)),
+                    (None, true, _) => return Ok(Outcome::Answered),
+                    _ if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
+                        // The answer may come on the stream of the session, for as long as there is one.
+                        let _ = self.listens.subscribe().wait_for(|open| !open).await;
+                        let why = format!("it answers HTTP {} without a message", status.as_u16());
+                        return Err(refusal::broke_off(&self.link.source, &why));
+                    }
                     (None, false, stray) if kind == "application/json" => {
                         let why = stray.unwrap_or_else(|| "it is no answer to what was asked".to_owned());
-                        Err(super::failures::unreadable(&self.link.source, &why))
+                        super::failures::unreadable(&self.link.source, &why)
                     }
-                    (None, false, _) => {
-                        Err(refusal::no_answer(&self.target, &headers, &String::from_utf8_lossy(&sample)))
-                    }
-                }
+                    _ => refusal::no_answer(&self.target, &headers, &String::from_utf8_lossy(&sample)),
+                };
+                Err(if asked.what == What::Call { refusal::with_effect(error) } else { error })
             }
         }
     }

@@ -247,7 +247,7 @@ impl Connection {
     /// A request was accepted: its answer comes on the stream, or stands here already.
     async fn answered_on(self: &Arc<Self>, stream: &Stream, response: Response, asked: Asked) -> Result<(), CallError> {
         let is_json = refusal::content_type(response.headers()) == "application/json";
-        if is_json && response.status() != StatusCode::ACCEPTED {
+        if is_json {
             let body = self.read_body(response).await?;
             if self.deliver(body, Some(asked)).await.answered {
                 return Ok(());
