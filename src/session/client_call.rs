@@ -45,7 +45,7 @@ pub struct Here {
     /// The client's progress token, as it wrote it.
     token: Option<Box<str>>,
     /// The request of a modern client, which says what it can do and may be sent again.
-    request: Option<Message>,
+    request: Option<Box<Message>>,
     /// The place of `_meta` in it.
     meta: Option<Span>,
 }
@@ -59,7 +59,7 @@ impl Here {
             session.wants_lines_of(level);
         }
         let token = said.as_ref().and_then(progress_token).map(Box::<str>::from);
-        let request = exchange.modern.then(|| message.clone());
+        let request = exchange.modern.then(|| Box::new(message.clone()));
         Self { session: session.clone(), exchange, token, request, meta }
     }
 
@@ -103,12 +103,12 @@ impl Here {
 
     /// The request of a modern client.
     pub fn request(&self) -> Option<&Message> {
-        self.request.as_ref()
+        self.request.as_deref()
     }
 
     /// What of the request has to be the same when it is sent again.
     pub fn repeated(&self) -> String {
-        self.request.as_ref().and_then(super::parked::same).unwrap_or_default()
+        self.request().and_then(super::parked::same).unwrap_or_default()
     }
 
     /// Something that belongs to the call, before its answer.

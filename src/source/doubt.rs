@@ -33,7 +33,7 @@ impl Doubt {
 impl Connection {
     /// Whether the source has become one that does not speak the modern revision: it was refused in a way that others have
     /// too. Not so where it cannot be asked, or just was.
-    pub async fn is_modern_no_more(&self) -> bool {
+    pub async fn is_modern_no_more(self: &Arc<Self>) -> bool {
         if !self.doubt.is_due() {
             return false;
         }
@@ -42,13 +42,13 @@ impl Connection {
     }
 
     /// Whether it answers as a modern source does; `None` where it does not say.
-    async fn discovers(&self) -> Option<bool> {
+    async fn discovers(self: &Arc<Self>) -> Option<bool> {
         let (id, meta) = (self.link.next_id(), protocol::modern_meta());
         let text = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{\"_meta\":{meta}}}}}"
         );
         let message = Message::parse(text.into()).expect("BUG: the relay's own messages can be read");
-        let sent = self.reach(&self.target.url, self.headers(&message), message.line.clone()).await;
+        let sent = self.reach(&self.target.url, self.headers(&message).await, message.line.clone()).await;
         let response = sent.ok()?;
         let status = response.status();
         if !status.is_success() {

@@ -1,7 +1,6 @@
 //! Owns what the relay itself says to a source on a connection: its own requests, its subscriptions, its notifications.
 //! It carries no call.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
