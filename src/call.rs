@@ -84,6 +84,10 @@ pub trait ReturnPath: Send + Sync {
     }
     /// A notification of the source that belongs to the call's client, such as a log line.
     fn tell(&self, _notice: &Message) {}
+    /// Why the call may not be made any more, where the rules have changed while it waited.
+    fn barred(&self) -> Option<CallError> {
+        None
+    }
     /// The call waits for its client, which costs it no time.
     fn waits_for_client(&self) -> bool {
         false

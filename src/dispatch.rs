@@ -34,6 +34,15 @@ pub enum Asked {
     Unreadable(CallError),
 }
 
+/// Why a call that was let pass before may not be made by now.
+pub fn barred(snapshot: &Snapshot, source: &str, tool: &str) -> Option<CallError> {
+    let asked = Asked::Dispatched { source: Some(source.to_owned()), tool: tool.to_owned() };
+    match resolve(snapshot, &asked) {
+        Resolved::Refused(error) if error.kind == ErrorKind::Withheld => Some(error),
+        _ => None,
+    }
+}
+
 /// What a snapshot says about a call.
 pub enum Resolved {
     Route(Route),

@@ -36,7 +36,7 @@ pub async fn perform(
     // A message is one line; between the tokens of JSON a line end says no more than a blank.
     let request = request.with_arguments(None, Arguments::Text(arguments.replace(['\n', '\r'], " ")));
     let (answer, answered) = oneshot::channel();
-    let back = Box::new(Waiter(answer, owner));
+    let back = Box::new(Waiter { answer, owner, snapshots: snapshots.clone(), source: id.clone(), tool: name.clone() });
     let (of, subject) = (source.id.clone(), Subject::Tool(tool));
     let call = Call { source: of, subject, request, limits, ticket: ticket.clone(), tenant, back };
     let _cancel = CancelOnDrop(ticket);
@@ -105,11 +105,17 @@ fn read(reply: &Message, era: Era) -> Result<Performed, CallError> {
 }
 
 /// Where the answer is waited for, and whose call it is.
-struct Waiter(oneshot::Sender<End>, u64);
+struct Waiter {
+    answer: oneshot::Sender<End>,
+    owner: u64,
+    snapshots: Snapshots,
+    source: String,
+    tool: String,
+}
 
 impl ReturnPath for Waiter {
     fn end(self: Box<Self>, end: End) {
-        let _ = self.0.send(end);
+        let _ = self.answer.send(end);
     }
 
     fn progress(&self, _: &Message, _: Span) {}
@@ -121,7 +127,11 @@ impl ReturnPath for Waiter {
     }
 
     fn owner(&self) -> Option<u64> {
-        Some(self.1)
+        Some(self.owner)
+    }
+
+    fn barred(&self) -> Option<CallError> {
+        dispatch::barred(&self.snapshots.now(), &self.source, &self.tool)
     }
 }
 

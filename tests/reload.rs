@@ -448,3 +448,29 @@ fn bad_sources_that_are_added_harm_no_other() {
     eventually("two are left", || place.processes(relay.pid()).len() == 2);
     relay.finish();
 }
+
+/// C11-A05: a call that waits for its turn is not sent once it has been forbidden, whichever way it came.
+#[test]
+fn a_rule_holds_for_calls_that_wait() {
+    let place = Place::new();
+    let entry =
+        |settings: &str| [place.journaled("a", &["--tools", "drop_x"], &format!("max_in_flight = 1\n{settings}"))];
+    let mut relay = Relay::greeted_in(&place, "", &entry(""));
+    relay.call("a", "echo", json!({})).result();
+    let first = ask_slow(&mut relay, "a", 4000);
+    let waiting = relay.ask_call("a", "drop_x", json!({}));
+    let item = json!({"source": "a", "tool": "drop_x", "arguments": {}});
+    let batch =
+        relay.ask("tools/call", json!({"name": "batch_call", "arguments": {"calls": [item], "wait_ms": 20_000}}));
+    edit_now(&relay, "", &entry("deny = [\"drop_*\"]"));
+    let (kind, text) = relay.call("a", "drop_x", json!({})).failure();
+    assert_eq!(kind, "withheld", "{text}");
+    assert_eq!(relay.answer(&first).result()["isError"], Value::Null);
+    let (kind, text) = relay.answer(&waiting).failure();
+    assert!(kind == "withheld" && text.contains("deny = ["), "{text}");
+    let outcome = relay.answer(&batch).structured();
+    assert_eq!(outcome["results"][0]["error"]["kind"], "withheld", "{outcome}");
+    let sent = place.lines("a.journal").iter().filter(|line| line.contains("drop_x")).count();
+    assert_eq!(sent, 0);
+    relay.finish();
+}

@@ -16,6 +16,8 @@ use crate::call::{
     error_shape, progress_token, shape,
 };
 use crate::config::CallLimits;
+use crate::dispatch;
+use crate::policy::Offered;
 use crate::protocol::{self, Era};
 use crate::source::Source;
 use crate::wire::{Message, Object, Outbox, Piece, Span, quoted, unquoted};
@@ -444,6 +446,24 @@ impl ReturnPath for Back {
     fn tell(&self, notice: &Message) {
         if let Place::Here(here) = &*self.0.lock() {
             here.session.log_line(here, notice, self.0.source_id());
+        }
+    }
+
+    fn barred(&self) -> Option<CallError> {
+        let here = self.0.here()?;
+        let Target { source, subject, .. } = self.0.target.get()?;
+        let snapshot = here.session.around.control.snapshots.now();
+        let id = source.id.as_str();
+        let withheld = |offered| {
+            let reason = uris::refusal(&snapshot, source, offered)?;
+            let text = format!("`{}` of source `{id}` is withheld: {reason}", subject.name());
+            Some(CallError::new(ErrorKind::Withheld, text, "it cannot be had with this configuration").at(id, None))
+        };
+        match subject {
+            Subject::Tool(tool) => dispatch::barred(&snapshot, id, tool.as_str()),
+            Subject::Prompt(name) => withheld(Offered::Prompt(name)),
+            Subject::Resource(uri) => withheld(Offered::Resource(uri)),
+            Subject::Method(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::failures;
 use super::in_flight::Pending;
-use super::link::Link;
+use super::link::{Link, refuse};
 use crate::call::{CallError, End, ErrorKind};
 
 /// How often the client of a call that waits for its turn is told so, if it asked for progress.
@@ -37,12 +37,11 @@ impl Link {
                 }
             }
         }
-        if !table.queue.is_empty() {
-            // A call whose client is away makes room for another.
-            self.advance(&mut table);
-        }
+        // A call whose client is away makes room for another.
+        let barred = if table.queue.is_empty() { Vec::new() } else { self.advance(&mut table) };
         over.iter().for_each(|(id, ..)| table.leave(*id));
         drop(table);
+        refuse(barred);
         over.sort_unstable();
         for (id, sent, hard) in over {
             let Some(Pending::Call { call, since, after, .. }) = self.take(id, false) else { continue };

@@ -23,6 +23,16 @@ use crate::wire::{Message, Object, Outbox};
 pub const OUTBOX_LIMIT: usize = 64 * 1024 * 1024;
 /// How many calls may wait for a free place in a source.
 const QUEUE_MAX: usize = 1024;
+/// From when on a call counts as one that has waited: the rules may have changed meanwhile.
+const WAITED: Duration = Duration::from_millis(10);
+
+/// A call that is not sent, and why.
+pub(super) type Barred = (Box<Call>, CallError);
+
+/// Ends calls that were never sent. Not called with the table locked.
+pub(super) fn refuse(barred: Vec<Barred>) {
+    barred.into_iter().for_each(|(call, error)| call.back.end(End::Failed(error)));
+}
 
 /// A connection to a running source.
 pub struct Link {
@@ -121,7 +131,9 @@ impl Link {
         let entry = Pending::Call { call, since: now, heard: now, sent: false, after: 0, asked: false, told: 0 };
         table.pending.insert(id, entry);
         table.queue.push_back(id);
-        self.advance(&mut table);
+        let barred = self.advance(&mut table);
+        drop(table);
+        refuse(barred);
         Ok(())
     }
 
@@ -130,10 +142,22 @@ impl Link {
         call.back.end(End::Failed(error));
     }
 
-    /// Sends the next waiting calls while there is room. Called with the table locked.
-    pub(super) fn advance(&self, table: &mut Table) {
+    /// Sends the next waiting calls while there is room. Called with the table locked; gives those that are not sent because
+    /// they have been forbidden while they waited.
+    #[must_use]
+    pub(super) fn advance(&self, table: &mut Table) -> Vec<Barred> {
+        let mut all = Vec::new();
         while let Some(id) = table.next(self.max_in_flight) {
-            let Some(Pending::Call { call, sent, after, heard, .. }) = table.pending.get_mut(&id) else { continue };
+            let Some(Pending::Call { call, since, sent, after, heard, .. }) = table.pending.get_mut(&id) else {
+                continue;
+            };
+            let barred = if since.elapsed() < WAITED { None } else { call.back.barred() };
+            if let Some(error) = barred {
+                if let Some(Pending::Call { call, .. }) = table.pending.remove(&id) {
+                    all.push((call, error));
+                }
+                continue;
+            }
             *sent = true;
             *after = self.verdict.heard();
             *heard = Instant::now();
@@ -146,6 +170,7 @@ impl Link {
                 table.clear_up(true);
             }
         }
+        all
     }
 
     /// Takes an entry out, which was `answered` or not, and lets the next call have its place.
@@ -162,7 +187,9 @@ impl Link {
             if *sent && !table.unclear.is_empty() {
                 table.clear_up(answered);
             }
-            self.advance(&mut table);
+            let barred = self.advance(&mut table);
+            drop(table);
+            refuse(barred);
         }
         Some(entry)
     }

@@ -75,7 +75,9 @@ impl Waiting {
     /// Gives every call to the source; those it does not take go on waiting.
     pub fn submit(&mut self, link: &Arc<Link>) {
         for waiter in std::mem::take(&mut self.calls) {
-            if let Err(call) = link.submit(waiter.call) {
+            if let Some(error) = waiter.call.back.barred() {
+                self.fail(waiter.call, error);
+            } else if let Err(call) = link.submit(waiter.call) {
                 self.calls.push_back(Waiter { call, ..waiter });
             }
         }
