@@ -9,6 +9,8 @@ use crate::call::Who;
 /// How long a source is taken to be at work on such a call. Many never answer one that was taken back, so without an end no
 /// other client could be asked anything any more.
 const AT_WORK: Duration = Duration::from_secs(300);
+/// The same as seen by another client of the same principal: what is asked of the wrong one stays with one user.
+const AT_WORK_FOR_OWNER: Duration = Duration::from_secs(30);
 /// How many are remembered; the oldest are forgotten first.
 const GHOSTS_MAX: usize = 1024;
 
@@ -47,7 +49,11 @@ impl Ghosts {
     /// Whether something that the source sent may belong to such a call of another client than this one.
     pub fn of_others(&mut self, whose: Option<Who>, now: Instant) -> bool {
         self.forget_old(now);
-        self.0.iter().any(|ghost| is_other(ghost.whose, whose))
+        self.0.iter().any(|ghost| {
+            let is_owners = matches!((ghost.whose, whose), (Some(one), Some(other)) if one.owner == other.owner);
+            let is_past = is_owners && now.saturating_duration_since(ghost.since) >= AT_WORK_FOR_OWNER;
+            !is_past && is_other(ghost.whose, whose)
+        })
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -103,6 +109,10 @@ mod tests {
         assert!(!ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
         assert!(ghosts.of_others(who(1, 1, true), now + AT_WORK));
         assert!(!ghosts.of_others(who(1, 1, true), now + AT_WORK + Duration::from_secs(1)));
+        ghosts.add(4, who(4, 2, true), now);
+        let later = now + AT_WORK_FOR_OWNER;
+        assert!(ghosts.of_others(who(5, 2, true), now) && !ghosts.of_others(who(5, 2, true), later));
+        assert!(ghosts.of_others(who(5, 3, true), later));
         (0..2 * GHOSTS_MAX as u64).for_each(|id| ghosts.add(id, None, now));
         assert_eq!(ghosts.0.len(), GHOSTS_MAX);
     }
