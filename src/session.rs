@@ -8,6 +8,7 @@ mod changes;
 mod client_call;
 mod coming_back;
 mod hello;
+mod here;
 mod in_vain;
 mod intake;
 mod list;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client_call::{ClientCall, Here, Place};
+use super::client_call::{ClientCall, Place};
+use super::here::Here;
 use super::{ClientState, Exchange, Session};
 use crate::call::{Caller, Question, Rooted, question};
 use crate::protocol;

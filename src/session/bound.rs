@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::client_call::Here;
+use super::here::Here;
 use crate::call::CallRequest;
 use crate::wire::{Object, Span, unquoted};
 

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::client_call::{ClientCall, Here, Target};
+use super::client_call::{ClientCall, Target};
+use super::here::Here;
 use super::pages;
 use super::parked::{NO_RESPONSES, NO_STATE, is_answer};
 use crate::call::{CallError, CallRequest, OF_ROUNDS, Ticket};

@@ -1,7 +1,8 @@
 //! Owns what a modern client is told whose source asks what it cannot be asked, or where nobody can be. It asks nothing.
 
 use super::asks::Lack;
-use super::client_call::{ClientCall, Here, Target};
+use super::client_call::{ClientCall, Target};
+use super::here::Here;
 use crate::call::Subject;
 use crate::protocol;
 

@@ -1,7 +1,7 @@
 //! Owns the pages that a legacy source wants visited before a call (`-32042`, up to 2025-11-25): how each client is told of them,
 //! and what comes of its answer. The call itself is over by then, and is made anew.
 
-use super::client_call::Here;
+use super::here::Here;
 use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply, error_shape};
 use crate::protocol::{self, Era};

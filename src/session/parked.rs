@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bound::Key;
-use super::client_call::{ClientCall, Here, Place};
+use super::client_call::{ClientCall, Place};
+use super::here::Here;
 use super::{Exchange, Session, Work};
 use crate::call::{CallError, End, ErrorKind, Question, Ticket};
 use crate::protocol;

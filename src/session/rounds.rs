@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::asks::Lack;
-use super::client_call::{ClientCall, Here, Target};
+use super::client_call::{ClientCall, Target};
+use super::here::Here;
 use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
 use crate::protocol;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::client_call::{ClientCall, Here, Target};
+use super::client_call::{ClientCall, Target};
+use super::here::Here;
 use super::offers::find_prompt;
 use super::uris::{Found, Nowhere, any_skills, candidates, find_resource, find_skill};
 use super::{Exchange, Session, Work, skills};

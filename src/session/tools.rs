@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client_call::{ClientCall, Here, Target};
+use super::client_call::{ClientCall, Target};
+use super::here::Here;
 use super::{Exchange, Session, Work};
 use crate::call::{Arguments, BadRequest, CallError, CallRequest, End, Subject, Ticket};
 use crate::dispatch::{self, Asked, Resolved, Route};
