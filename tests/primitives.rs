@@ -237,6 +237,28 @@ fn changed_lists_are_told_of_to_whom_they_concern() {
     }
 }
 
+/// Where two sources have a resource of one URI, a link of the second leads to its own.
+#[test]
+fn links_lead_to_the_source_that_gave_them() {
+    let place = Place::new();
+    let link = |uri: &str| json!({"type": "resource_link", "uri": uri, "name": "n", "x": 1});
+    let file =
+        place.write("links.json", json!({"content": [link("doc://same"), link("zeta:one")], "y": 1e3}).to_string());
+    for client in ERAS {
+        let mut talker = start(&place, [Era::Legacy, Era::Modern], client);
+        talker.request("resources/list", json!({})).result();
+        for (source, shown) in [("alpha", "doc://same"), ("zeta", "toolrelay://zeta/doc://same")] {
+            let call = json!({"name": format!("{source}__raw"), "arguments": {"result_file": file}});
+            let result = talker.request("tools/call", call).result();
+            assert_eq!((&result["content"][0], &result["y"]), (&link(shown), &json!(1e3)), "{source}");
+            let uri = result["content"][1]["uri"].as_str().unwrap().to_owned();
+            assert_eq!(uri, if source == "zeta" { "zeta:one" } else { "toolrelay://alpha/zeta:one" });
+            assert_eq!(read(&mut talker, shown), (shown.to_owned(), format!("{source}: doc://same")));
+        }
+        talker.relay.finish();
+    }
+}
+
 /// A client that has read one list has not read the other, however soon after a change it was.
 #[test]
 fn reading_one_list_hides_no_change_of_another() {

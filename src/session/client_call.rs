@@ -140,7 +140,10 @@ impl ClientCall {
         }
     }
 
-    fn replied(self: &Arc<Self>, here: Here, reply: Reply) {
+    fn replied(self: &Arc<Self>, here: Here, mut reply: Reply) {
+        if let Some(told) = self.links_told(&here, &reply.message) {
+            reply.message = told;
+        }
         let result = here.exchange.opened(&reply.message, reply.era);
         let asking = result.as_ref().filter(|result| reply.era == Era::Modern && super::rounds::wants_input(result));
         if asking.is_some() && !here.exchange.modern {
@@ -224,6 +227,12 @@ impl ClientCall {
                 here.exchange.error(protocol::INVALID_PARAMS, &format!("the skill is withheld: {why}"), None);
             }
         }
+    }
+
+    /// A tool's answer with links as the client knows what they lead to, where those are others.
+    fn links_told(&self, here: &Here, reply: &Message) -> Option<Message> {
+        let target = self.target.get().filter(|target| matches!(target.subject, Subject::Tool(_)))?;
+        uris::links_told(&here.session.around.control.snapshots.now(), &target.source.id, reply)
     }
 
     /// A tool's answer in a legal shape, where it has none.

@@ -174,6 +174,36 @@ pub fn shown(snapshot: &Snapshot, source: &SourceId, offer: &Offer, own: &str) -
     }
 }
 
+/// As what the client knows a resource that a source speaks of, where another source's is known under that URI.
+fn known_as(snapshot: &Snapshot, source: &SourceId, uri: &str) -> Option<String> {
+    let (holder, ..) = offers(snapshot).find(|(_, _, offer)| offer.lists(uri))?;
+    (holder.id != *source).then(|| Naming::Relay(source.clone()).shown(uri))
+}
+
+/// A tool's result with the URIs of its links as the client knows them; `None` where all are known as they are.
+pub fn links_told(snapshot: &Snapshot, source: &SourceId, reply: &Message) -> Option<Message> {
+    if !reply.met.resource_link {
+        return None;
+    }
+    let result = Object::parse(reply.text(reply.result?))?;
+    let told = |raw: &str| {
+        let block = Object::parse(raw).filter(|block| block.string("type").as_deref() == Some("resource_link"))?;
+        let uri = format!("\"uri\":{}", quoted(&known_as(snapshot, source, &block.string("uri")?)?));
+        Some(block.rewritten(|name| name != "uri", &[&uri]))
+    };
+    let mut is_other = false;
+    let blocks = crate::wire::raw::elements(result.get("content")?)?.into_iter().map(|raw| match told(raw) {
+        Some(block) => {
+            is_other = true;
+            block
+        }
+        None => raw.to_owned(),
+    });
+    let content = format!("\"content\":[{}]", blocks.collect::<Vec<_>>().join(","));
+    let told = is_other.then(|| result.rewritten(|name| name != "content", &[&content]))?;
+    with_result(reply, &told)
+}
+
 /// What was read of a resource, with its URIs as the client knows them.
 pub fn renamed(reply: &Message, naming: &Naming) -> Option<Message> {
     let result = Object::parse(reply.text(reply.result?))?;
