@@ -11,6 +11,8 @@ pub const MODERN: &str = "2026-07-28";
 pub const LEGACY: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// The one revision with JSON-RPC batches.
 pub const WITH_BATCHES: &str = "2025-03-26";
+/// The one revision with completions that has no capability for them.
+pub const WITHOUT_COMPLETIONS: &str = "2024-11-05";
 /// What is offered to legacy sources, and answered to clients that ask for an unknown revision.
 pub const LATEST_LEGACY: &str = LEGACY[0];
 

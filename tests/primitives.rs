@@ -237,6 +237,22 @@ fn changed_lists_are_told_of_to_whom_they_concern() {
     }
 }
 
+/// The first revision has completions, and no capability that says so.
+#[test]
+fn sources_of_the_first_revision_complete() {
+    let place = Place::new();
+    let flags = ["--prompts", "greet", "--version", "2024-11-05"];
+    let relay = Relay::start_in(&place, "", &[place.journaled("old", &flags, "")]);
+    let mut talker = Talker::new(relay, Era::Legacy, json!({}));
+    assert_eq!(keys(&talker.request("prompts/list", json!({})), "prompts", "name"), ["old__greet"]);
+    let about = json!({"type": "ref/prompt", "name": "old__greet"});
+    let asked = json!({"ref": about, "argument": {"name": "who", "value": "x"}});
+    let told = talker.request("completion/complete", asked).result();
+    assert!(told["completion"]["values"][0].is_string(), "{told}");
+    assert_eq!(place.journal_count("old.journal", "completion/complete"), 1);
+    talker.relay.finish();
+}
+
 /// Where two sources have a resource of one URI, a link of the second leads to its own.
 #[test]
 fn links_lead_to_the_source_that_gave_them() {

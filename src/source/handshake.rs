@@ -247,7 +247,11 @@ pub fn read_legacy(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
         .at(&link.source, None));
     }
     let (tools, list_changed) = read_capabilities(&result);
-    Ok(Greeting { era: Era::Legacy, version, note: note(result.get("serverInfo"), &result), tools, list_changed })
+    let mut note = note(result.get("serverInfo"), &result);
+    let abilities = &mut note.offer.abilities;
+    // Whoever had prompts or resources then could complete them, and had no way to say so.
+    abilities.completions |= version == protocol::WITHOUT_COMPLETIONS && (abilities.prompts || abilities.resources);
+    Ok(Greeting { era: Era::Legacy, version, note, tools, list_changed })
 }
 
 fn read_capabilities(result: &Object<'_>) -> (bool, bool) {
