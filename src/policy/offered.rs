@@ -124,10 +124,14 @@ mod tests {
     #[test]
     fn no_spelling_of_a_denied_uri_slips_past() {
         for (glob, uris) in [
+            ("file:///B\u{fc}ro/*", &["file:///Bu\u{308}ro/x", "file:///Bu%CC%88ro/x", "file:///B%C3%BCro/x"][..]),
+            ("file:///Bu\u{308}ro/*", &["file:///Bu\u{308}ro/x", "file:///B\u{fc}ro/x"]),
             (
                 "file:///secret/*",
                 &[
                     "file:///secret/x",
+                    "toolrelay://inner/file:///secret/x",
+                    "ToolRelay://a/toolrelay://b/file:///a/%2e%2e/secret/x",
                     "FILE:///Secret/x",
                     "file:///a/../secret/x",
                     "file:///%73ecret/x",
@@ -216,6 +220,8 @@ mod tests {
             ("file:///open/a%20b", "file:///open/a%20b"),
             ("file:///open/a b", "file:///open/a?b"),
             ("file:///open/\u{fc}.txt", "file:///open/?.txt"),
+            ("file:///open/u\u{308}.txt", "file:///open/u\u{308}.txt"),
+            ("toolrelay://inner/note://a", "toolrelay://inner/*"),
             ("file:///open/\u{fc}.txt", "file:///open/\u{fc}.txt"),
             ("file:///open/100%", "file:///open/*"),
             ("file:///open/a b.txt?x#y", "file:*"),

@@ -2,6 +2,10 @@
 //! It judges nothing.
 
 use reqwest::Url;
+use unicode_normalization::UnicodeNormalization;
+
+/// How the URIs of relays begin.
+const RELAY: &str = "toolrelay://";
 
 /// What is escaped twice is read twice by careless sources, and something may have to be dropped between.
 const READINGS: usize = 4;
@@ -21,11 +25,17 @@ pub fn others(uri: &str, keep_user: bool) -> Vec<String> {
     all
 }
 
-/// What is left of a URI for sources that look at a part of it: no fragment; of files neither host nor query, and no slash
+/// What is left of a URI for sources that look at a part of it: of one of a relay's what is in it; no fragment; of files neither host nor query, and no slash
 /// at the end. What has no scheme is a file.
 pub fn careless(uri: &str) -> Vec<String> {
     let mut all = Vec::new();
-    for text in texts(uri) {
+    let mut texts = texts(uri);
+    for _ in 0..READINGS {
+        let inner: Vec<String> = texts.iter().filter_map(|text| within(text)).map(str::to_owned).collect();
+        inner.iter().for_each(|text| add(&mut all, plain(text, false)));
+        texts.extend(inner.into_iter().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
+    }
+    for text in texts {
         let Some(mut url) = parsed(&text).or_else(|| pathlike(&text)).map(|url| named(url, false)) else { continue };
         url.set_fragment(None);
         if url.scheme() == "file" {
@@ -53,7 +63,7 @@ fn texts(uri: &str) -> Vec<String> {
     for _ in 0..READINGS {
         let before = all.clone();
         for text in &before {
-            for change in [unescaped, bare, |text: &str| text.replace('\\', "/")] {
+            for change in [unescaped, bare, composed, |text: &str| text.replace('\\', "/")] {
                 add(&mut all, change(text));
             }
         }
@@ -62,6 +72,17 @@ fn texts(uri: &str) -> Vec<String> {
         }
     }
     all
+}
+
+/// With characters composed (NFC), as file systems take them for the same name.
+fn composed(text: &str) -> String {
+    if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
+}
+
+/// What a relay behind this one reads in one of its own URIs.
+fn within(text: &str) -> Option<&str> {
+    let start = text.get(..RELAY.len()).filter(|start| start.eq_ignore_ascii_case(RELAY))?;
+    Some(text[start.len()..].split_once('/')?.1)
 }
 
 /// Without what URL parsers drop (WHATWG URL 4.4: tabs and line breaks anywhere, other controls and blanks at the ends), and
