@@ -383,3 +383,20 @@ fn an_unknown_level_of_log_lines_is_refused() {
     }
     trial.finish();
 }
+
+/// Where one client has several calls in flight at a source, a line is for it whichever call it belongs to.
+#[test]
+fn log_lines_of_parallel_calls_of_one_client_reach_it() {
+    for era in ["legacy", "modern"] {
+        let mut trial = Trial::start(&[source("fix", &["--sociable", "--era", era], "")]);
+        trial.await_status("fix", "ready");
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/logLevel": "debug"});
+        let call = |tool: &str, arguments: Value| json!({"name": format!("fix__{tool}"), "arguments": arguments, "_meta": meta});
+        let slow = trial.ask("tools/call", call("sleep", json!({"ms": 3000})));
+        trial.request("tools/call", call("log", json!({"level": "warning", "data": "x"}))).result();
+        trial.answer(&slow).result();
+        assert_eq!(trial.noticed("notifications/message"), 1, "{era}");
+        trial.finish();
+    }
+}

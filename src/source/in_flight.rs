@@ -87,6 +87,14 @@ impl Table {
         if self.is_haunted(id) { Err(Several) } else { Ok(id) }
     }
 
+    /// The same for a log line: where all calls in flight are of one client, any of them leads to who reads it.
+    pub fn reader(&mut self, of: Option<u64>) -> Result<u64, Several> {
+        self.addressee(of).or_else(|several| {
+            let (_, newest) = self.ends(|_| true)?;
+            if of.is_some() || self.is_haunted(newest) { Err(several) } else { Ok(newest) }
+        })
+    }
+
     /// The same for what came on no stream of a call: it may be late by any time, and is passed on only where all that the
     /// source has been sent is one principal's.
     pub fn stray_addressee(&mut self) -> Result<u64, Several> {

@@ -295,7 +295,7 @@ impl Link {
                 let mut table = self.lock();
                 // What belongs to a call has a stream to come on.
                 let is_stray = of.is_none() && self.is_over_http();
-                let id = if is_stray { table.stray_addressee() } else { table.addressee(of) }.ok()?;
+                let id = if is_stray { table.stray_addressee() } else { table.reader(of) }.ok()?;
                 let back = table.call(id)?.back.as_ref();
                 back.tell(message);
                 back.outbox()
