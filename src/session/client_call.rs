@@ -1,7 +1,7 @@
 //! Owns the way back of a client's call: progress, questions and the end reach the client in its own era.
 //! Where a call goes is decided in [`crate::dispatch`]; how a client is asked, in [`super::asks`] and [`super::parked`].
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::value::RawValue;
@@ -59,6 +59,8 @@ pub struct ClientCall {
     waited: AtomicU32,
     /// How often the source asked for input by its answer.
     pub rounds: AtomicU32,
+    /// The most progress that its client was told of, as the bits of a double.
+    shown: AtomicU64,
 }
 
 impl ClientCall {
@@ -70,6 +72,7 @@ impl ClientCall {
             dispatched,
             waited: AtomicU32::new(0),
             rounds: AtomicU32::new(0),
+            shown: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
         })
     }
 
@@ -288,6 +291,18 @@ impl ClientCall {
         Some(failure)
     }
 
+    /// Whether a notification of progress may be shown: in each round a source begins anew, and to the client it may only grow.
+    fn goes_on(&self, notice: &Message) -> bool {
+        let progress = notice.params_object().and_then(|params| params.get("progress")?.parse::<f64>().ok());
+        let Some(progress) = progress else { return true };
+        let shown = f64::from_bits(self.shown.load(Ordering::Relaxed));
+        if self.rounds.load(Ordering::Relaxed) > 0 && progress <= shown {
+            return false;
+        }
+        self.shown.store(progress.max(shown).to_bits(), Ordering::Relaxed);
+        true
+    }
+
     /// Tells a client that asked for progress that its call has not been sent yet, and why.
     pub fn waits(&self, why: &str) {
         if let Place::Here(here) = &*self.lock()
@@ -316,6 +331,7 @@ impl ReturnPath for Back {
     fn progress(&self, notice: &Message, token: Span) {
         if let Place::Here(here) = &*self.0.lock()
             && let Some(own) = &here.token
+            && self.0.goes_on(notice)
         {
             let whole = Span { start: 0, end: notice.line.len() };
             let (params, head, tail) = match notice.params {
