@@ -158,13 +158,24 @@ fn is_scheme(value: &str) -> bool {
 /// Whether a header so named holds a secret, wherever it comes from.
 fn holds_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
+    let name = if name.contains("authoriz") { name } else { name.replace("author", "") };
     names_credential(&name) || ["auth", "cookie", "session", "credential"].iter().any(|part| name.contains(part))
+}
+
+/// How long a word is at most that is no secret.
+const WORD_MAX: usize = 10;
+
+/// Whether the value of a pair may be secret. A short plain word is none, which may stand in any text of the source.
+fn may_be_secret(name: &str, value: &str) -> bool {
+    let is_word = value.len() <= WORD_MAX && value.chars().all(|c| c.is_ascii_lowercase());
+    holds_credential(name) || !is_word
 }
 
 /// The parts of an address that may be secret: who logs in, and the values of its query.
 fn parts_to_hide(url: &str) -> Vec<String> {
     let Ok(parsed) = reqwest::Url::parse(url) else { return Vec::new() };
-    let query = parsed.query_pairs().map(|(_, value)| value.into_owned());
+    let query =
+        parsed.query_pairs().filter(|(name, value)| may_be_secret(name, value)).map(|(_, value)| value.into_owned());
     let raw_query = parsed.query().map(str::to_owned);
     let plain = |text: &str| redact::unescaped(text).unwrap_or_else(|| text.to_owned());
     let (name, password) = (parsed.username(), parsed.password());
@@ -179,7 +190,8 @@ fn credential_parts(value: &str) -> Vec<String> {
     let last = value.split_whitespace().last().unwrap_or_default();
     let pairs =
         value.split([';', ',']).flat_map(|part| part.split_whitespace()).filter_map(|pair| pair.split_once('='));
-    let values = pairs.map(|(_, value)| value.trim_matches('"').to_owned());
+    let pairs = pairs.map(|(name, value)| (name, value.trim_matches('"')));
+    let values = pairs.filter(|(name, value)| may_be_secret(name, value)).map(|(_, value)| value.to_owned());
     let login = STANDARD.decode(last).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let login = login.filter(|_| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("basic ")));
     let password = login.as_ref().and_then(|login| login.split_once(':')).map(|(_, password)| password.to_owned());

@@ -208,7 +208,7 @@ async fn route(
         return refuse(StatusCode::SERVICE_UNAVAILABLE, protocol::INTERNAL_ERROR, text);
     }
     if !endpoint.around.via.note(&parts.headers) {
-        let text = "this relay is asked by itself, as its own source or by way of another relay: correct `url`";
+        let text = "this relay is asked by itself, as its own source or by way of another relay, or was until lately: correct `url`";
         return refuse(StatusCode::LOOP_DETECTED, protocol::INVALID_REQUEST, text);
     }
     match parts.method {

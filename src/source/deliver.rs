@@ -59,6 +59,8 @@ pub struct Delivered {
     pub complaint: Option<Complaint>,
     /// Why it is no message.
     pub stray: Option<String>,
+    /// It is a message.
+    spoke: bool,
     /// It may come from a source that is another one now.
     in_doubt: bool,
     outbox: Option<Arc<Outbox>>,
@@ -73,7 +75,7 @@ pub struct StreamEnd {
     pub retry: Option<Duration>,
     /// Why it broke off; `None` where it just ended.
     pub broke: Option<String>,
-    /// Something came.
+    /// A message came.
     pub spoke: bool,
 }
 
@@ -113,6 +115,7 @@ impl Connection {
                         answered: all.answered || one.answered,
                         complaint: all.complaint.or(one.complaint),
                         stray: None,
+                        spoke: true,
                         in_doubt: all.in_doubt || one.in_doubt,
                         outbox: one.outbox.or(all.outbox),
                     }
@@ -138,12 +141,12 @@ impl Connection {
                 What::List | What::Call | What::Other => {}
             }
         }
-        if message.kind == Kind::Request {
+        if message.kind == Kind::Request && is_for_client(&message.method_name()) {
             self.note_question(message, asked.map(|asked| asked.id));
         }
         let outbox = self.link.receive_for(message, asked.map(|asked| asked.id));
         let in_doubt = ours.is_some() && self.link.era() == Era::Modern && refusal::leaves_doubt(message);
-        Delivered { answered: ours.is_some(), in_doubt, outbox, ..Delivered::default() }
+        Delivered { answered: ours.is_some(), spoke: true, in_doubt, outbox, ..Delivered::default() }
     }
 
     /// Reads a stream of events to its end, or until what was asked is answered.
@@ -159,8 +162,8 @@ impl Connection {
                 // It comes once more when the stream is taken up again, which is not done for the answer.
                 Ok(event) if events.is_torn() && self.link.era() == Era::Legacy && !is_answer(&event, asked) => {}
                 Ok(event) => {
-                    end.spoke = true;
                     let delivered = self.take_event(event, asked).await;
+                    end.spoke |= delivered.spoke;
                     end.answered |= delivered.answered;
                     end.complaint = end.complaint.take().or(delivered.complaint);
                 }
@@ -230,6 +233,11 @@ impl Connection {
 }
 
 /// Whether an event is the answer to what was asked.
+/// Whether a client is asked this, and not the relay.
+fn is_for_client(method: &str) -> bool {
+    matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
+}
+
 fn is_answer(event: &Event, asked: Option<Asked>) -> bool {
     let message = Message::parse(event.data.clone().freeze()).ok().filter(|message| message.kind == Kind::Reply);
     message.is_some_and(|message| message.number_id() == asked.map(|asked| asked.id))

@@ -14,6 +14,18 @@ use crate::wire::{Message, Object};
 const ASKING: Duration = Duration::from_secs(5);
 const HOLDS: Duration = Duration::from_secs(10);
 
+/// How long one waits before it is asked once more.
+const MOMENT: Duration = Duration::from_millis(1500);
+
+/// What the source says to the question.
+enum Answer {
+    Yes,
+    /// `surely`: in a message of its own.
+    No {
+        surely: bool,
+    },
+}
+
 /// When the source was last asked.
 #[derive(Default)]
 pub struct Doubt(Mutex<Option<Instant>>);
@@ -37,12 +49,19 @@ impl Connection {
         if !self.doubt.is_due() {
             return false;
         }
-        let outcome = tokio::time::timeout(ASKING, self.discovers()).await;
-        outcome.ok().flatten() == Some(false)
+        for again in [true, false] {
+            match tokio::time::timeout(ASKING, self.discovers()).await.ok().flatten() {
+                // What stands in between may say so for a moment.
+                Some(Answer::No { surely: false }) if again => tokio::time::sleep(MOMENT).await,
+                Some(Answer::No { .. }) => return true,
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Whether it answers as a modern source does; `None` where it does not say.
-    async fn discovers(self: &Arc<Self>) -> Option<bool> {
+    async fn discovers(self: &Arc<Self>) -> Option<Answer> {
         let (id, meta) = (self.link.next_id(), protocol::modern_meta());
         let text = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{\"_meta\":{meta}}}}}"
@@ -53,11 +72,13 @@ impl Connection {
         let status = response.status();
         if !status.is_success() {
             // Others say that there is something in between, or that it is busy.
-            return matches!(status.as_u16(), 400 | 404 | 405 | 406 | 409 | 410 | 415 | 422 | 500 | 501)
-                .then_some(false);
+            let says_no = matches!(status.as_u16(), 400 | 404 | 405 | 406 | 409 | 410 | 415 | 422 | 500 | 501);
+            let is_message = says_no && self.first_reply(response).await.is_ok();
+            return says_no.then_some(Answer::No { surely: is_message });
         }
         let reply = self.first_reply(response).await.ok();
-        Some(reply.is_some_and(|reply| offers_modern(&reply)))
+        let is_modern = reply.is_some_and(|reply| offers_modern(&reply));
+        Some(if is_modern { Answer::Yes } else { Answer::No { surely: true } })
     }
 
     /// The same where nobody waits for it: a source that is another one now is left.

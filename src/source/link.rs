@@ -396,6 +396,11 @@ impl Link {
                 }
                 Pending::Call { call, sent, .. } => {
                     let mut own = error.clone().at(&self.source, Some(call.subject.name()));
+                    // That is said of what was refused, and not of what was under way.
+                    if let Some(hint) = own.hint.strip_prefix("nothing was done; ").filter(|_| sent).map(str::to_owned)
+                    {
+                        own.hint = hint;
+                    }
                     let effect = match sent {
                         true => "whether the call took effect is not known, check before repeating it",
                         false => "this call still waited for its turn and was not sent, so it may be repeated",

@@ -129,7 +129,7 @@ impl Connection {
                 Outcome::Answered => return Ok(()),
                 Outcome::Complains(Complaint::Session) => {
                     repeated = true;
-                    self.renew(session.epoch).await?;
+                    self.renew(session.epoch, what == What::List).await?;
                 }
                 Outcome::Complains(Complaint::Headers) => {
                     repeated = true;
@@ -295,8 +295,10 @@ impl Connection {
         }
     }
 
-    /// Has the session renewed, unless somebody else has done so since `epoch`.
-    pub async fn renew(self: &Arc<Self>, epoch: u64) -> Result<(), CallError> {
+    /// Has the session renewed, unless somebody else has done so since `epoch`. What the source offers is then read again, unless
+    /// it was in reading that (`of_list`) that the session was found gone: one that takes no list in any session is not asked
+    /// for ever.
+    pub async fn renew(self: &Arc<Self>, epoch: u64, of_list: bool) -> Result<(), CallError> {
         if let Some(greeting) = self.session.claim(epoch) {
             let connection = self.clone();
             // A task of its own: the call that found the session gone may be cancelled, others wait too.
@@ -306,8 +308,10 @@ impl Connection {
                 let outcome = connection.begin_again(greeting).await.map_err(refusal::without_effect);
                 let renewed = outcome.is_ok();
                 connection.session.renewed(outcome);
-                connection.link.list_changed.notify_one();
                 if renewed {
+                    if !of_list {
+                        connection.link.list_changed.notify_one();
+                    }
                     connection.link.subscribe_again();
                 }
             };
@@ -343,7 +347,12 @@ impl Connection {
         let response = self.post(&self.target.url, headers, greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
-            return Err(self.read_refusal(response).await.not_again(&self.target));
+            let mut error = self.read_refusal(response).await.not_again(&self.target);
+            if status.is_server_error() && status.as_u16() != 501 {
+                // It is being put back, say, and what it was asked before may still be answered.
+                error.kind = ErrorKind::Busy;
+            }
+            return Err(error);
         }
         let reply = self.first_reply(response).await?;
         if reply.result.is_none() {

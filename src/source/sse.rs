@@ -221,7 +221,7 @@ impl Connection {
             if forgotten && may_repeat {
                 may_repeat = false;
                 stream.forgotten.store(true, Ordering::Relaxed);
-                self.renew(session.epoch).await?;
+                self.renew(session.epoch, what == What::List).await?;
                 continue;
             }
             let error = self.refused_old(&refusal, forgotten.then_some(&url), what);

@@ -121,6 +121,11 @@ impl OwnStream {
                 match connection.read_stream(response, None).await {
                     Ok(end) => {
                         wish = end.retry;
+                        let has_moved = end.spoke || end.last_id.is_some() && end.last_id != self.last_id;
+                        if has_moved && began.elapsed() >= AGAIN_FIRST {
+                            // It wants to be polled.
+                            self.backoff = Backoff::default();
+                        }
                         self.last_id = end.last_id.or(self.last_id.take());
                     }
                     Err(error) => {
@@ -135,6 +140,11 @@ impl OwnStream {
                 if status.is_client_error() && !matches!(status.as_u16(), 401 | 408 | 409 | 425 | 429) {
                     // What it refuses may be the place to go on from, which it does not know any more.
                     self.last_id = None;
+                }
+                let is_forgotten = self.was_open && session.id.is_some() && matches!(status.as_u16(), 404 | 410);
+                if is_forgotten && self.backoff.0 > 0 {
+                    // Twice is no moment's trouble of something in between. The next session has a stream of its own.
+                    let _ = connection.renew(session.epoch, false).await;
                 }
                 match Refused::read(&response, self.was_open) {
                     Refused::Absent => {
