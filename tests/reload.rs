@@ -453,8 +453,8 @@ fn bad_sources_that_are_added_harm_no_other() {
 #[test]
 fn a_rule_holds_for_calls_that_wait() {
     let place = Place::new();
-    let entry =
-        |settings: &str| [place.journaled("a", &["--tools", "drop_x"], &format!("max_in_flight = 1\n{settings}"))];
+    let flags = ["--tools", "drop_x", "--prompts", "drop_p", "--resources", "x:drop"];
+    let entry = |settings: &str| [place.journaled("a", &flags, &format!("max_in_flight = 1\n{settings}"))];
     let mut relay = Relay::greeted_in(&place, "", &entry(""));
     relay.call("a", "echo", json!({})).result();
     let first = ask_slow(&mut relay, "a", 4000);
@@ -462,7 +462,13 @@ fn a_rule_holds_for_calls_that_wait() {
     let item = json!({"source": "a", "tool": "drop_x", "arguments": {}});
     let batch =
         relay.ask("tools/call", json!({"name": "batch_call", "arguments": {"calls": [item], "wait_ms": 20_000}}));
-    edit_now(&relay, "", &entry("deny = [\"drop_*\"]"));
+    let about = json!({"ref": {"type": "ref/prompt", "name": "a__drop_p"}, "argument": {"name": "who", "value": ""}});
+    let others = [
+        relay.ask("resources/read", json!({"uri": "x:drop"})),
+        relay.ask("prompts/get", json!({"name": "a__drop_p"})),
+        relay.ask("completion/complete", about),
+    ];
+    edit_now(&relay, "", &entry("deny = [\"drop_*\", \"x:*\"]"));
     let (kind, text) = relay.call("a", "drop_x", json!({})).failure();
     assert_eq!(kind, "withheld", "{text}");
     assert_eq!(relay.answer(&first).result()["isError"], Value::Null);
@@ -470,7 +476,11 @@ fn a_rule_holds_for_calls_that_wait() {
     assert!(kind == "withheld" && text.contains("deny = ["), "{text}");
     let outcome = relay.answer(&batch).structured();
     assert_eq!(outcome["results"][0]["error"]["kind"], "withheld", "{outcome}");
-    let sent = place.lines("a.journal").iter().filter(|line| line.contains("drop_x")).count();
+    for id in others {
+        let reply = relay.answer(&id);
+        assert!(reply.error()["message"].as_str().unwrap().contains("is withheld: "), "{}", reply.line);
+    }
+    let sent = place.lines("a.journal").iter().filter(|line| line.contains("drop")).count();
     assert_eq!(sent, 0);
     relay.finish();
 }

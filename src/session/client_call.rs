@@ -36,6 +36,23 @@ pub struct Target {
     pub subject: Subject,
     /// How the source's URIs are put, where the client asked for one under another than its own.
     pub prefix: Option<Naming>,
+    /// What a method is about, by the source's own name of it.
+    pub about: Option<About>,
+}
+
+/// What the rules judge a request by that is none for a tool, a prompt or a resource itself.
+pub enum About {
+    Prompt(String),
+    Resource(String),
+}
+
+impl About {
+    fn offered(&self) -> Offered<'_> {
+        match self {
+            Self::Prompt(name) => Offered::Prompt(name),
+            Self::Resource(uri) => Offered::Resource(uri),
+        }
+    }
 }
 
 /// Where a call's answer goes.
@@ -214,6 +231,25 @@ impl ClientCall {
         }
     }
 
+    /// Why what the call asks for may not be had by now, though it was let pass before.
+    pub(super) fn barred(&self, target: &Target) -> Option<CallError> {
+        let here = self.here()?;
+        let snapshot = here.session.around.control.snapshots.now();
+        let id = target.source.id.as_str();
+        if let Subject::Tool(tool) = &target.subject {
+            return dispatch::barred(&snapshot, id, tool.as_str());
+        }
+        let offered = match &target.subject {
+            Subject::Prompt(name) => Offered::Prompt(name),
+            Subject::Resource(uri) => Offered::Resource(uri),
+            _ => target.about.as_ref()?.offered(),
+        };
+        // By its rules as they are now.
+        let reason = uris::refusal(&snapshot, snapshot.source(id)?, offered)?;
+        let text = format!("`{}` of source `{id}` is withheld: {reason}", target.subject.name());
+        Some(CallError::new(ErrorKind::Withheld, text, "it cannot be had with this configuration").at(id, None))
+    }
+
     /// Passes on what is no resource's.
     fn answer(&self, here: &Here, reply: &Reply, result: Option<&Object<'_>>) {
         let target = self.target.get().filter(|target| matches!(target.subject, Subject::Method(_)));
@@ -308,6 +344,8 @@ impl ClientCall {
         if let Place::Here(here) = &*self.lock()
             && let Some(token) = &here.token
             && here.session.waits_for(&here.exchange)
+            // Of an earlier round it got the source's own, which is more.
+            && f64::from_bits(self.shown.load(Ordering::Relaxed)) <= 0.0
         {
             // Progress may only grow, and the source's own begins at zero or one: so this stays far below.
             let progress = f64::from(self.waited.fetch_add(1, Ordering::Relaxed) + 1) * 1e-9;
@@ -392,21 +430,7 @@ impl ReturnPath for Back {
     }
 
     fn barred(&self) -> Option<CallError> {
-        let here = self.0.here()?;
-        let Target { source, subject, .. } = self.0.target.get()?;
-        let snapshot = here.session.around.control.snapshots.now();
-        let id = source.id.as_str();
-        let withheld = |offered| {
-            let reason = uris::refusal(&snapshot, source, offered)?;
-            let text = format!("`{}` of source `{id}` is withheld: {reason}", subject.name());
-            Some(CallError::new(ErrorKind::Withheld, text, "it cannot be had with this configuration").at(id, None))
-        };
-        match subject {
-            Subject::Tool(tool) => dispatch::barred(&snapshot, id, tool.as_str()),
-            Subject::Prompt(name) => withheld(Offered::Prompt(name)),
-            Subject::Resource(uri) => withheld(Offered::Resource(uri)),
-            Subject::Method(_) => None,
-        }
+        self.0.barred(self.0.target.get()?)
     }
 
     fn waits_for_client(&self) -> bool {

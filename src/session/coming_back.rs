@@ -40,6 +40,11 @@ impl ClientCall {
             // One that does not start fails the call as any other.
             let _ = target.source.start(&call.tenant).await;
             let era = target.source.era_for(&call.tenant).unwrap_or(Era::Modern);
+            // Nor does one that has been forbidden meanwhile.
+            if let Some(error) = call.barred(&target) {
+                let _ = call.target.set(target);
+                return call.refuse(&here, error);
+            }
             call.come_back_to(era, &here, target, request, limits, ticket);
         });
     }

@@ -74,7 +74,11 @@ async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), 
     }
     let responses = format!("{{{}}}", responses.join(","));
     let request = reply.request.clone().answering(wanted.as_ref().map(|_| responses.as_str()), state);
-    let target = Target { source: source.clone(), subject: subject.clone(), prefix: None };
+    // The rules may have changed while the client was asked.
+    if let Some(error) = call.target.get().and_then(|target| call.barred(target)) {
+        return Err(error);
+    }
+    let target = Target { source: source.clone(), subject: subject.clone(), prefix: None, about: None };
     call.send(target, request, reply.limits, reply.ticket.clone());
     Ok(())
 }

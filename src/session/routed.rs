@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::client_call::{ClientCall, Target};
+use super::client_call::{About, ClientCall, Target};
 use super::here::Here;
 use super::offers::find_prompt;
 use super::uris::{Found, Nowhere, any_skills, candidates, find_resource, find_skill};
@@ -147,6 +147,11 @@ impl Session {
             }
             return;
         }
+        let about = match by {
+            By::Prompt(..) => Some(About::Prompt(own.clone())),
+            By::Resource(..) | By::Skill(..) | By::Directory(..) => Some(About::Resource(own.clone())),
+            By::Task(_) => None,
+        };
         let subject = match (method, by) {
             ("prompts/get", _) => Subject::Prompt(own),
             ("resources/read", _) => Subject::Resource(own),
@@ -155,7 +160,7 @@ impl Session {
         let limits = source.config.as_ref().map_or_else(CallLimits::default, |config| config.limits);
         let request = request.from(self.caller(&exchange));
         let call = ClientCall::new(Here::new(self, exchange, message, request.meta()), false);
-        call.send(Target { source, subject, prefix }, request, limits, ticket);
+        call.send(Target { source, subject, prefix, about }, request, limits, ticket);
     }
 
     fn completes(&self, source: &Source) -> bool {

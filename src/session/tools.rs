@@ -118,7 +118,7 @@ fn go(route: Route, request: CallRequest, asked: &Asked, ticket: Arc<Ticket>, ca
         Asked::Dispatched { .. } | Asked::Unreadable(_) => menu::CALL_TOOL,
     };
     let request = request.named(&tool, written);
-    call.send(Target { source, subject: Subject::Tool(tool), prefix: None }, request, limits, ticket);
+    call.send(Target { source, subject: Subject::Tool(tool), prefix: None, about: None }, request, limits, ticket);
 }
 
 pub(super) fn bad_request(error: &BadRequest) -> String {

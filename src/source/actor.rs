@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// A call waits for the next launch if that is no further away than this.
 const WAIT_FOR_RETRY: Duration = Duration::from_secs(3);
 /// At least this long between two launches of a failing source, whoever asks.
-const LAUNCH_GAP: Duration = Duration::from_secs(5);
+pub(super) const LAUNCH_GAP: Duration = Duration::from_secs(5);
 /// Results of the actor's own tasks; there are never more than a few of them.
 const INNER: usize = 16;
 
@@ -71,6 +71,8 @@ pub struct Actor {
     /// It has asked something of clients in an earlier launch.
     pub(super) asks: bool,
     last_launch: Option<Instant>,
+    /// When it is started again for its subscribers, though nobody calls it.
+    pub(super) rerun_at: Option<Instant>,
     pub(super) waiting: Waiting,
     urgent: Arc<Notify>,
     cancel_start: CancellationToken,
@@ -112,6 +114,7 @@ impl Actor {
             failures: 0,
             asks: false,
             last_launch: None,
+            rerun_at: None,
             urgent: Arc::new(Notify::new()),
             processes,
             next_tick: Instant::now(),
@@ -146,7 +149,8 @@ impl Actor {
 
     fn next_wake(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Idle | Phase::Stopping => None,
+            Phase::Idle => self.rerun_at,
+            Phase::Stopping => None,
             Phase::Starting => self.waiting.has_calls().then_some(self.next_tick),
             Phase::Ready(_) => Some(self.next_tick),
             Phase::Down { retry_at, .. } => self.is_needed().then_some(*retry_at),
@@ -248,6 +252,7 @@ impl Actor {
         }
         self.generation += 1;
         self.last_launch = Some(Instant::now());
+        self.rerun_at = None;
         self.phase = Phase::Starting;
         self.say(State::Starting { at_work: None });
         self.urgent = Arc::new(Notify::new());
@@ -349,6 +354,12 @@ impl Actor {
         self.waiting.expire(now);
         match &mut self.phase {
             Phase::Down { retry_at, .. } if *retry_at <= now => self.launch(),
+            Phase::Idle if self.rerun_at.is_some_and(|at| at <= now) => {
+                self.rerun_at = None;
+                if self.around.subscribers.has_any(self.config.id.as_str()) {
+                    self.launch();
+                }
+            }
             Phase::Ready(ready) => {
                 ready.link.sweep(now);
                 // Whoever wants to know of changes needs it running.

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::State;
-use super::actor::{Actor, Phase};
+use super::actor::{Actor, LAUNCH_GAP, Phase};
 use super::failures;
 use super::ready::LIST_GAP;
 use super::run::Gone;
@@ -51,11 +51,12 @@ impl Actor {
         if uptime >= RECOVERED {
             self.failures = 0;
         }
-        // A script that ends after its answer has done nothing wrong, however soon that was; but whoever has subscribed to
-        // it needs it running.
+        // A script that ends after its answer has done nothing wrong, however soon that was.
+        let done = gone.clean && (uptime >= LIST_GAP || gone.answered);
         let subscribed = self.around.subscribers.has_any(self.config.id.as_str());
-        let done = !subscribed && gone.clean && (uptime >= LIST_GAP || gone.answered);
         if stopping || done {
+            // But whoever has subscribed to it needs it running.
+            self.rerun_at = subscribed.then(|| Instant::now() + LAUNCH_GAP);
             let note = (!stopping).then(|| format!("{}; it is started again when it is called", gone.error.message));
             self.say(State::Dormant { note });
             self.phase = Phase::Idle;
