@@ -347,12 +347,7 @@ impl Connection {
         let response = self.post(&self.target.url, headers, greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
-            let mut error = self.read_refusal(response).await.not_again(&self.target);
-            if status.is_server_error() && status.as_u16() != 501 {
-                // It is being put back, say, and what it was asked before may still be answered.
-                error.kind = ErrorKind::Busy;
-            }
-            return Err(error);
+            return Err(self.read_refusal(response).await.not_again(&self.target));
         }
         let reply = self.first_reply(response).await?;
         if reply.result.is_none() {
