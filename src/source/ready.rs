@@ -118,6 +118,8 @@ impl Ready {
     /// Its list could not be read again.
     pub fn not_listed(&mut self, error: &CallError) {
         self.listing = false;
+        // It is looked at again when it has been called once more, not every second.
+        self.listed_at = Some(Instant::now());
         self.lacks_tools = true;
         self.oddity = Some(format!("{}; the last good list is kept", error.message));
     }
