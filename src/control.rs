@@ -7,7 +7,7 @@ mod pinning;
 mod reload;
 mod spelling;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -163,6 +163,8 @@ pub struct World {
     awake: bool,
     /// Of the listing that each loaded toolset was built from.
     digests: BTreeMap<SourceId, String>,
+    /// Toolsets that were taken over from another entry of the same program, perhaps another account's.
+    borrowed: BTreeSet<SourceId>,
     /// What the relay started with and cannot change while it runs.
     first: Fixed,
     /// What of it was told to need a restart.
@@ -238,6 +240,7 @@ impl World {
             begun: false,
             awake: false,
             digests: BTreeMap::new(),
+            borrowed: BTreeSet::new(),
             told: Vec::new(),
             stale: None,
             from_sources,
@@ -407,7 +410,7 @@ impl World {
         let config = self.config.clone();
         let mut toolsets = self.toolsets.clone();
         let (store, sources, views) = (self.store.clone(), self.sources.clone(), self.publish.borrow().views.clone());
-        let pins = self.pins.clone();
+        let (pins, mut borrowed) = (self.pins.clone(), self.borrowed.clone());
         let mut known = self.known_listings(&listings).await;
         let built = defect::contained_apart(move || {
             pins.look();
@@ -419,21 +422,26 @@ impl World {
                 };
                 digests.push((id.clone(), listing.digest.clone()));
                 let Some(entry) = config.sources.iter().find(|entry| *entry.id() == id) else { continue };
-                let listing = match toolsets.get(&id) {
+                // What is another entry's fills no gap in the first list of this one.
+                let is_own = !(fresh && borrowed.remove(&id));
+                let listing = match toolsets.get(&id).filter(|_| is_own) {
                     Some(last) => listing.keeping(&last.note().offer, || reload::raws(last)),
                     None => listing,
                 };
                 let toolset = with_spec(entry, |spec| Toolset::pinned(spec, &listing, pins.of(spec.id)));
-                remember(&store, entry, &toolset, &listing, fresh);
+                if !borrowed.contains(&id) {
+                    remember(&store, entry, &toolset, &listing, fresh);
+                }
                 toolsets.insert(id, Arc::new(toolset));
             }
             let catalog = Arc::new(Catalog::arranged(toolsets.values().cloned().collect(), &config.toolsets));
             let views = views.renewed(&config, &catalog, &sources);
-            (toolsets, catalog, views, digests)
+            (toolsets, borrowed, catalog, views, digests)
         })
         .await;
         match built {
-            Some((toolsets, catalog, views, digests)) => {
+            Some((toolsets, borrowed, catalog, views, digests)) => {
+                self.borrowed = borrowed;
                 self.digests.extend(digests);
                 pinning::tell(&self.toolsets, &toolsets);
                 self.toolsets = toolsets;

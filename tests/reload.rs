@@ -15,7 +15,7 @@ use edits::{RELOADED, ask_slow, edit, edit_now, ids, pid, pids, told};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use standing::Trial;
-use support::{Place, Relay, command, eventually};
+use support::{Place, Relay, command, eventually, source};
 
 const TOOLSETS: &str = "exposure = \"toolsets\"";
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -111,6 +111,40 @@ fn a_hangup_looks_again_at_files() {
     let unchanged = "configuration is unchanged";
     relay.signal(Signal::HUP);
     eventually("nothing differs", || told(&relay, unchanged) > 0);
+    relay.finish();
+}
+
+/// What one account is offered filled the gaps in the list of the account that took its place, and was remembered as its.
+#[test]
+fn another_account_is_not_shown_what_the_one_before_had() {
+    let place = Place::new();
+    let told = |answer: &str| place.write("prompts", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,{answer}}}"));
+    let file = told(r#""result":{"prompts":[{"name":"p"}]}"#);
+    let reply = format!("prompts/list={file}");
+    let of = |account: &str| {
+        let env = format!("env = {{ ACCOUNT = \"{account}\" }}");
+        [source("fix", &["--prompts", "p", "--reply", &reply], &env)]
+    };
+    let mut relay = Relay::greeted_in(&place, "", &of("a"));
+    let has = |relay: &mut Relay| relay.request("prompts/list", json!({})).line.contains("fix__p");
+    let lacks = |relay: &mut Relay| {
+        relay.call("fix", "echo", json!({}));
+        relay.status("fix")["reason"].as_str().is_some_and(|reason| reason.contains("no database"))
+    };
+    eventually("it is listed", || has(&mut relay));
+    told(r#""error":{"code":-32603,"message":"no database"}"#);
+    edit(&relay, "", &of("b"));
+    eventually("the other is listed", || lacks(&mut relay));
+    assert!(!has(&mut relay));
+    relay.finish();
+    let mut relay = Relay::greeted_in(&place, "", &of("b"));
+    assert!(!has(&mut relay));
+    eventually("it is listed again", || lacks(&mut relay));
+    assert!(!has(&mut relay));
+    // The account before is remembered as it was.
+    edit(&relay, "", &of("a"));
+    eventually("the first is listed again", || lacks(&mut relay));
+    assert!(has(&mut relay));
     relay.finish();
 }
 

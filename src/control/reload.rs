@@ -1,7 +1,7 @@
 //! Owns the change from one configuration to another while the relay runs: what is kept, ended, spawned and built anew.
 //! It reads no file; what differs is decided in `changes`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(super) struct Plan {
     toolsets: BTreeMap<SourceId, Arc<Toolset>>,
     /// To be built from, as `rebuild` takes them.
     pub(super) listings: Vec<(SourceId, Listing, bool)>,
+    /// As in the world.
+    borrowed: BTreeSet<SourceId>,
     ended: Vec<(Source, Farewell)>,
     /// To be started by themselves.
     started: Vec<Source>,
@@ -78,7 +80,7 @@ impl World {
         }
         let wanted = config.sources.iter().filter(|entry| repinned || changes.of(entry.id()) != Fate::Kept);
         let mut remembered = self.recalled_listings(wanted.filter_map(key_of).collect()).await;
-        let mut plan = Plan::default();
+        let mut plan = Plan { borrowed: self.borrowed.clone(), ..Plan::default() };
         for entry in &config.sources {
             let listing = key_of(entry).and_then(|key| remembered.remove(&key));
             match changes.of(entry.id()) {
@@ -159,6 +161,12 @@ impl World {
         let same = old.and_then(|old| Some((old.config.as_ref()?, source_config(entry)?)));
         let same = same.is_some_and(|(old, new)| is_same_server(&old.reach, &new.reach));
         let before = self.toolsets.get(id).filter(|before| same && before.is_listed() && before.loaded);
+        let is_other = self.entry(id.as_str()).and_then(key_of) != key_of(entry);
+        if listing.is_some() || before.is_none() {
+            plan.borrowed.remove(id);
+        } else if is_other {
+            plan.borrowed.insert(id.clone());
+        }
         let listing = listing.or_else(|| before.map(|before| at_hand(before)));
         plan.listings.extend(listing.map(|listing| (id.clone(), listing, false)));
     }
@@ -167,6 +175,7 @@ impl World {
         self.config = config;
         self.sources = Arc::new(plan.sources);
         self.toolsets = plan.toolsets;
+        self.borrowed = plan.borrowed;
         let keys: Vec<Key> = self.config.sources.iter().filter_map(key_of).collect();
         self.unread.iter_mut().for_each(|unread| unread.retain(|key| keys.contains(key)));
         let is_in_force = |sources: &BTreeMap<SourceId, Source>, source: &Source| {
