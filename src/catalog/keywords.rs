@@ -72,6 +72,11 @@ pub(super) fn has_unknown_dialect(root: &Members<'_>) -> bool {
     root.text("$schema").is_some_and(|address| !known(&address))
 }
 
+/// Whether an address is that of 2020-12.
+pub(super) fn is_current_draft(address: &str) -> bool {
+    dialect(address) == Some("draft/2020-12/schema")
+}
+
 fn dialect(address: &str) -> Option<&str> {
     let address = address.strip_suffix('#').unwrap_or(address);
     address.strip_prefix("http").map(|rest| rest.strip_prefix('s').unwrap_or(rest))?.strip_prefix("://json-schema.org/")

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::edit::Edit;
 use super::keywords::{
-    COUNTS, DEPTH_MAX, NAMED_SCHEMAS, NUMBERS, SCHEMA_LISTS, SCHEMAS, TYPES, is_anchor_name, is_name_list, named_types,
+    COUNTS, DEPTH_MAX, NAMED_SCHEMAS, NUMBERS, SCHEMA_LISTS, SCHEMAS, TYPES, is_anchor_name, is_current_draft,
+    is_name_list, named_types,
 };
 use super::mapped::{Change, Walk, mapped};
 use super::references::{step_of, unescaped};
@@ -37,7 +38,21 @@ pub(super) fn mended(root: &str) -> (Option<String>, Vec<String>) {
         ));
     }
     let moved = found.as_deref().filter(|_| has_tuples).and_then(|found| with_moved_references(root, found));
-    (moved.or(found), notes)
+    let found = moved.or(found);
+    let plain = found.as_deref().and_then(without_dialect);
+    if plain.is_some() {
+        notes.push("its inputSchema is shown by 2020-12, so its `$schema` is left out".to_owned());
+    }
+    (plain.or(found), notes)
+}
+
+/// What was mended would say something else, or nothing, by the rules of an earlier draft.
+fn without_dialect(root: &str) -> Option<String> {
+    let members = Members::of(root)?;
+    let is_other = members.text("$schema").is_some_and(|address| !is_current_draft(&address));
+    let mut edit = Edit::new(root, &members);
+    edit.remove("$schema");
+    is_other.then(|| edit.finish())
 }
 
 /// References into lists that are now at another place lead there.
@@ -187,6 +202,18 @@ mod tests {
                 r#"{"a":1,"properties":{"a":{"type":"string"}}}"#,
             ),
             (r#"{"minimum":0,"exclusiveMinimum":true}"#, r#"{"minimum":0,"exclusiveMinimum":0}"#),
+            (
+                r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"items":[{}],"additionalItems":false}}}"#,
+                r#"{"properties":{"a":{"prefixItems":[{}],"items":false}}}"#,
+            ),
+            (
+                r#"{"maximum":0,"exclusiveMaximum":true,"$schema":"http://json-schema.org/draft-04/schema#"}"#,
+                r#"{"maximum":0,"exclusiveMaximum":0}"#,
+            ),
+            (
+                r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","items":[{}]}"#,
+                r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","prefixItems":[{}]}"#,
+            ),
             (r#"{"exclusiveMaximum":true,"exclusiveMinimum":false}"#, "{}"),
             (r#"{"properties":{"x":"string","y":false}}"#, r#"{"properties":{"x":{},"y":false}}"#),
             (r#"{"not":{"enum":"a", "required":["x","x","y"]}}"#, r#"{"not":{"required":["x","y"]}}"#),
@@ -211,6 +238,7 @@ mod tests {
     fn what_is_sound_stays() {
         for schema in [
             r#"{"type":"object","properties":{"required":{"type":"boolean"},"items":{"enum":[]}},"required":[]}"#,
+            r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"items":{}}}}"#,
             r#"{"x-foo":{"type":"any"},"default":{"type":"any"},"const":{"items":[1]},"additionalItems":false}"#,
             r##"{"$ref":"#/nowhere","$id":"http://x/y#","maximum":1e400,"nullable":"yes","id":5,"prefixItems":[{}],"items":false}"##,
         ] {
