@@ -185,12 +185,12 @@ impl World {
         from_sources: mpsc::Receiver<SourceEvent>,
     ) -> (Self, Control) {
         let (mut unread, mut unstarted) = (Vec::new(), Vec::new());
-        let mut toolsets = BTreeMap::new();
+        let (mut toolsets, pins) = (BTreeMap::new(), Pins::new(&config.relay));
         for entry in &config.sources {
             let remembered = key_of(entry).and_then(|key| {
                 recalled.sources.iter().find(|(known, _)| *known == key).map(|(_, remembered)| remembered)
             });
-            let toolset = with_spec(entry, |spec| outline(spec, remembered, config.relay.pin));
+            let toolset = with_spec(entry, |spec| outline(spec, remembered, (config.relay.pin, &pins)));
             let listed = remembered.is_some_and(|remembered| remembered.digest.is_some());
             unread.extend(key_of(entry).filter(|_| listed));
             let at_start = matches!(entry, SourceEntry::Usable(config) if config.start == Start::AtStart);
@@ -225,7 +225,7 @@ impl World {
         let tell = sender.downgrade();
         let world = Self {
             first: Fixed::of(&config),
-            pins: Arc::new(Pins::new(&config.relay)),
+            pins: Arc::new(pins),
             config,
             sources,
             toolsets,

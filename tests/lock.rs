@@ -560,6 +560,42 @@ fn what_a_source_says_of_itself_is_pinned() {
     }
 }
 
+/// A line that was accepted once was shown at the next start, though that had been taken back meanwhile.
+#[test]
+fn what_is_accepted_no_more_is_not_remembered_as_accepted() {
+    const LINE: &str = "Keeps notes in good order";
+    let (place, changing) = accepted(ENFORCE);
+    let said =
+        format!("{changing}\n").replace("\"--tools-json\"", &format!("\"--name\", \"{LINE}\", \"--tools-json\""));
+    let sources = [said];
+    place.config(ENFORCE, &sources);
+    run(&place, &["lock"]).exits(0).says(&["written"]);
+    let shows = |is_used: bool| {
+        let mut relay = Relay::start_in(&place, ENFORCE, &sources);
+        let greeting = relay.greet().to_string();
+        let shown = greeting + &relay.list() + &relay.call_direct("list_toolsets", json!({})).line;
+        if is_used {
+            relay.call("s", "read", json!({})).structured();
+            eventually("it is listed", || relay.status("s")["tools"] == 3);
+        }
+        relay.finish();
+        shown.contains(LINE)
+    };
+    shows(true);
+    assert!(shows(false));
+    let whole = lock(&place);
+    for other in [None, Some(whole.replace(LINE, "Another line"))] {
+        fs::remove_file(place.path("sources.lock")).unwrap();
+        if let Some(other) = other {
+            assert_ne!(other, whole);
+            fs::write(place.path("sources.lock"), other).unwrap();
+        }
+        assert!(!shows(false));
+        fs::write(place.path("sources.lock"), &whole).unwrap();
+        assert!(shows(true));
+    }
+}
+
 /// Names that differ in what cannot be seen looked alike, and escape sequences in them reached the terminal.
 #[test]
 fn names_are_told_with_escapes_for_what_cannot_be_seen() {

@@ -100,14 +100,17 @@ impl Outline {
         self.rules == spec.rules_digest()
     }
 
-    /// With what the source says of itself shown where that was accepted, or need not be.
+    /// With what the source says of itself held against what is accepted now: that may have been taken back since.
     #[must_use]
-    pub fn pinned(mut self, enforce: bool) -> Self {
-        match self.said {
-            Said::Accepted => {}
-            _ if enforce => self.said = Said::Withheld,
-            Said::Withheld => self.said = Said::Unjudged,
-            Said::Unjudged | Said::Changed => {}
+    pub fn pinned(self, pins: Pins<'_>) -> Self {
+        Self { said: pins.judge_summary(&said(&self.note)), ..self }
+    }
+
+    /// With what the source says of itself shown, as nothing need be accepted for that.
+    #[must_use]
+    pub fn unpinned(mut self) -> Self {
+        if self.said == Said::Withheld {
+            self.said = Said::Unjudged;
         }
         self
     }
@@ -460,6 +463,7 @@ fn title<'a>(note: &'a ServerNote, name: &'a str, id: &'a SourceId) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::lock::Pinned;
     use crate::config::ToolOverride;
 
     fn build(summary: Option<&str>, rules: &ToolRules, note: ServerNote, raws: &[&str]) -> (Toolset, Toolset) {
@@ -562,10 +566,14 @@ mod tests {
             assert_eq!(built.restricted(true, |_, _| None).summary, "Acme");
             let free = Toolset::build(&spec, &listing);
             assert_eq!((free.summary.as_str(), free.said), ("Evil.", Said::Unjudged));
-            for (remembered, enforce, expected) in
-                [(&free, true, "Acme"), (&free, false, "Evil."), (&built, false, "Evil.")]
-            {
-                assert_eq!(Toolset::outline(&spec, &remembered.to_outline().pinned(enforce)).summary, expected);
+            let pinned = Pinned { summary: free.said_summary().map(|said| said.hash), ..Pinned::default() };
+            let accepted = Pins::Locked { pinned: Some(&pinned), enforce: true };
+            let shown = |outline: Outline| Toolset::outline(&spec, &outline).summary;
+            for remembered in [&free, &built, &Toolset::pinned(&spec, &listing, accepted)] {
+                assert_eq!(shown(remembered.to_outline().pinned(pins)), "Acme");
+                assert_eq!(shown(remembered.to_outline().pinned(Pins::Closed("gone"))), "Acme");
+                assert_eq!(shown(remembered.to_outline().pinned(accepted)), "Evil.");
+                assert_eq!(shown(remembered.to_outline().unpinned()), "Evil.");
             }
         }
     }

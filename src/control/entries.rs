@@ -4,6 +4,7 @@
 use crate::catalog::toolset::{Outline, ToolsetSpec};
 use crate::catalog::{Listing, Toolset};
 use crate::config::{Pin, SourceEntry, ToolRules};
+use crate::pins::Pins;
 use crate::store::{Kept, Key, Remembered, Store};
 
 /// A fresh listing is kept whole; of a remembered one the outline, if it was made under other settings.
@@ -23,13 +24,15 @@ pub(super) fn remember(store: &Store, entry: &SourceEntry, toolset: &Toolset, li
     });
 }
 
-pub(super) fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>, pin: Pin) -> Toolset {
+/// The toolset as it is remembered. The lock is read for it only where it decides what is shown.
+pub(super) fn outline(spec: &ToolsetSpec<'_>, remembered: Option<&Remembered>, (pin, pins): (Pin, &Pins)) -> Toolset {
     let Some(remembered) = remembered.filter(|remembered| remembered.digest.is_some()) else {
         return Toolset::unlisted(spec);
     };
     let known = remembered.outline.as_deref().and_then(|text| serde_json::from_str::<Outline>(text).ok());
     let known = known.filter(|outline| outline.fits(spec)).unwrap_or_default();
-    Toolset::outline(spec, &known.pinned(pin == Pin::Enforce))
+    let known = if pin == Pin::Enforce { known.pinned(pins.of(spec.id)) } else { known.unpinned() };
+    Toolset::outline(spec, &known)
 }
 
 /// Under which key a source is remembered; a faulty one is not.
