@@ -23,6 +23,7 @@ use crate::snapshot::{Change, Core, OpenByPrincipal, Principal, Snapshot, Snapsh
 use crate::source::{Source, SourceEvent, Surroundings};
 use crate::store::{Key, Recalled, Store};
 use changes::Fixed;
+pub use changes::starts_alike;
 pub use entries::key_of;
 use entries::{outline, remember, with_spec};
 pub use reload::Reloaded;

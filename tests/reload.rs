@@ -114,6 +114,26 @@ fn a_hangup_looks_again_at_files() {
     relay.finish();
 }
 
+/// A source that an edit had enabled was ended by the next hangup, with its calls, though nothing had changed.
+#[test]
+fn a_hangup_leaves_alone_what_an_edit_has_started() {
+    let place = Place::new();
+    place.write("pw", "first-value\n");
+    let entry = |settings: &str| place.journaled("a", &[], &format!("env = {{ FOO = \"${{file:pw}}\" }}\n{settings}"));
+    let mut relay = Relay::greeted_in(&place, "", &[entry("enabled = false")]);
+    for settings in ["", "max_in_flight = 7"] {
+        place.write("pw", format!("value-{settings}\n"));
+        edit(&relay, "", &[entry(settings)]);
+        let call = ask_slow(&mut relay, "a", 3000);
+        let (old, before) = (pid(&relay, "a"), told(&relay, "configuration is unchanged"));
+        relay.signal(Signal::HUP);
+        eventually("nothing differs", || told(&relay, "configuration is unchanged") > before);
+        assert_eq!(relay.answer(&call).result()["isError"], Value::Null);
+        assert_eq!(pid(&relay, "a"), old);
+    }
+    relay.finish();
+}
+
 /// What one account is offered filled the gaps in the list of the account that took its place, and was remembered as its.
 #[test]
 fn another_account_is_not_shown_what_the_one_before_had() {

@@ -11,7 +11,7 @@ use super::setup::{self, Hangups};
 use super::watch::{Cause, Eye, Look, Wake, look};
 use super::{Common, Failure, relock};
 use crate::config::{Config, Exposure, Prefixes, SourceEntry};
-use crate::control::{Control, Reloaded};
+use crate::control::{Control, Reloaded, starts_alike};
 use crate::name::SourceId;
 
 /// Readings that may wait: a new one is not made before the last is in force.
@@ -60,12 +60,12 @@ impl Loader {
         self.sources.clone_from(&config.sources);
     }
 
-    /// That what `${file:...}` comes to is as it was, where the entry says what it said: an edit touches no other source.
+    /// That what `${file:...}` comes to is as it was, where its process stays: an edit touches no other source.
     fn keep_files(&self, config: &mut Config) {
         for entry in &mut config.sources {
             let before = self.sources.iter().find(|before| before.id() == entry.id());
             if let (SourceEntry::Usable(now), Some(SourceEntry::Usable(before))) = (entry, before)
-                && now.reach == before.reach
+                && starts_alike(before, now)
             {
                 now.files.clone_from(&before.files);
             }

@@ -55,10 +55,15 @@ fn fate(old: &SourceEntry, new: &SourceEntry) -> Fate {
 /// Whether a process started under one entry serves the other as well. What is written counts, not what `${...}` in it
 /// comes to, but for files at a hangup.
 fn is_same_process(old: &SourceConfig, new: &SourceConfig) -> bool {
+    starts_alike(old, new) && old.files == new.files
+}
+
+/// The same with no regard to what is in the files.
+pub fn starts_alike(old: &SourceConfig, new: &SourceConfig) -> bool {
     let parts = |config: &SourceConfig| {
         (config.enabled, config.era, config.max_in_flight, config.isolation != Isolation::Shared)
     };
-    parts(old) == parts(new) && old.reach == new.reach && old.files == new.files
+    parts(old) == parts(new) && old.reach == new.reach
 }
 
 /// What holds as it was at the start until the next one, and differs now.
