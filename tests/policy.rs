@@ -174,6 +174,45 @@ fn unlisted_tools_are_refused_or_forwarded() {
     relay.finish();
 }
 
+/// What a tool itself takes was sent as all of its arguments, where its schema says so in other places than `properties`.
+#[test]
+fn the_dispatcher_takes_no_argument_of_a_tool_for_all_of_them() {
+    let place = Place::new();
+    let inner = r#"{"type":"object","properties":{"params":{"type":"object"}}}"#;
+    let more = [
+        format!(r##""$ref":"#/$defs/X","$defs":{{"X":{inner}}}"##),
+        format!(r#""allOf":[{inner}]"#),
+        format!(r#""anyOf":[{inner},{{}}]"#),
+        format!(r#""oneOf":[{inner},{{"not":{{}}}}]"#),
+        format!(r#""if":{{}},"then":{inner}"#),
+        format!(r#""dependentSchemas":{{"a":{inner}}}"#),
+        r#""patternProperties":{"^p":{}}"#.to_owned(),
+        r#""required":["params"]"#.to_owned(),
+        r#""properties":{"q":{},"params":{}}"#.to_owned(),
+        r#""properties":{"q":{}},"required":["q"]"#.to_owned(),
+    ];
+    let tools: Vec<_> = (0..)
+        .zip(&more)
+        .map(|(n, more)| format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object",{more}}}}}"#))
+        .collect();
+    let file = place.write("tools.json", format!("[{}]", tools.join(",")));
+    let mut relay = Relay::greeted_in(&place, "", &[place.journaled("one", &["--tools-json", &file], "")]);
+    relay.call("one", "t9", json!({"q": 1})).structured();
+    for (n, more) in more.iter().enumerate() {
+        let reply =
+            relay.call_direct("call_tool", json!({"source": "one", "tool": format!("t{n}"), "params": {"q": 1}}));
+        if n == 9 {
+            assert_eq!(reply.structured(), json!({"q": 1}));
+            continue;
+        }
+        let (kind, text) = reply.failure();
+        assert_eq!(kind, "invalid_arguments", "{more}");
+        assert!(text.contains("`params` does not belong here"), "{more}: {text}");
+    }
+    assert_eq!(called(&place, "one").len(), 2);
+    relay.finish();
+}
+
 #[test]
 fn the_dispatcher_takes_what_models_send() {
     let place = Place::new();

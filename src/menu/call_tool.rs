@@ -77,7 +77,7 @@ pub fn read<'a>(snapshot: &Snapshot, arguments: Option<&'a str>) -> Result<Inner
             Resolved::Route(route) => {
                 let entry = snapshot.catalog.find(route.source.id.as_str(), route.tool.as_str());
                 // It may be an argument of its own that was not put into `arguments`.
-                if let Some(entry) = entry.filter(|entry| takes(entry, &[given_as])) {
+                if let Some(entry) = entry.filter(|entry| may_take(entry, given_as)) {
                     return Err(stray(given_as).of(entry));
                 }
             }
@@ -119,6 +119,23 @@ fn takes(entry: &Entry, names: &[&str]) -> bool {
     let schemas = entry.schemas();
     let properties = Object::parse(&schemas.0).and_then(|schema| Object::parse(schema.get("properties")?));
     properties.is_some_and(|found| names.iter().any(|name| found.get(name).is_some()))
+}
+
+/// Keywords of a schema's root by which it may take what its `properties` do not name.
+#[rustfmt::skip]
+const ELSEWHERE: &[&str] = &[
+    "$dynamicRef", "$recursiveRef", "$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf",
+    "patternProperties",
+];
+
+/// Whether a tool may take an argument of this name, wherever its schema would say so.
+fn may_take(entry: &Entry, name: &str) -> bool {
+    let schemas = entry.schemas();
+    let Some(schema) = Object::parse(&schemas.0) else { return true };
+    let required = schema.get("required").and_then(raw::elements).unwrap_or_default();
+    takes(entry, &[name])
+        || ELSEWHERE.iter().any(|key| schema.get(key).is_some())
+        || required.into_iter().any(|required| raw::string(required).as_deref() == Some(name))
 }
 
 fn parse(arguments: Option<&str>) -> Result<Inner<'_>, CallError> {
