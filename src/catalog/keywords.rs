@@ -17,7 +17,7 @@ pub(super) const DATA: &[&str] = &["const", "enum", "default", "examples", "exam
 /// Members whose value is one schema.
 #[rustfmt::skip]
 pub(super) const SCHEMAS: &[&str] = &[
-    "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then",
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
 ];
 /// Members whose value is a list of schemas.

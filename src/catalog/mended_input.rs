@@ -106,7 +106,9 @@ fn remedy(key: &str, value: &str, members: &Members<'_>) -> Option<Change> {
         "$anchor" | "$dynamicAnchor" | "$recursiveAnchor" => {
             raw::string(value).is_some_and(|name| is_anchor_name(&name))
         }
-        "$vocabulary" => kind == Kind::Object,
+        "$vocabulary" => {
+            Members::of(value).is_some_and(|named| named.0.iter().all(|named| raw::kind(named.value) == Kind::Bool))
+        }
         "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => kind == Kind::Bool,
         "multipleOf" => value.parse().is_ok_and(|number: f64| number > 0.0),
         "dependentRequired" => {
@@ -225,6 +227,10 @@ mod tests {
                 r#"{"dependencies":{"a":5,"b":["c"]},"dependentRequired":{"a":"b"}}"#,
                 r#"{"dependencies":{"a":{},"b":["c"]}}"#,
             ),
+            (
+                r#"{"contentSchema":{"type":"any","items":[{"type":"number"}]},"$vocabulary":{"http://x/y":1}}"#,
+                r#"{"contentSchema":{"prefixItems":[{"type":"number"}]}}"#,
+            ),
             (r##"{"$id":"#a","$anchor":"9","$ref":5,"deprecated":"yes"}"##, "{}"),
         ] {
             let (found, notes) = mended(schema);
@@ -239,6 +245,7 @@ mod tests {
         for schema in [
             r#"{"type":"object","properties":{"required":{"type":"boolean"},"items":{"enum":[]}},"required":[]}"#,
             r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"items":{}}}}"#,
+            r#"{"contentSchema":true,"$vocabulary":{"http://x/y":false}}"#,
             r#"{"x-foo":{"type":"any"},"default":{"type":"any"},"const":{"items":[1]},"additionalItems":false}"#,
             r##"{"$ref":"#/nowhere","$id":"http://x/y#","maximum":1e400,"nullable":"yes","id":5,"prefixItems":[{}],"items":false}"##,
         ] {
