@@ -139,6 +139,27 @@ fn a_client_is_asked_though_it_took_another_call_back() {
     front.finish();
 }
 
+/// A batch's call was taken for another client's: the only client of a source was asked nothing for minutes.
+#[test]
+fn a_client_is_asked_though_a_call_of_its_batch_was_taken_back() {
+    let place = Place::new();
+    let front = start(&place);
+    let mut a = legacy(&front, A);
+    let call = ask(&place, "never", &[]);
+    let item = json!({"source": "asker", "tool": "ask_many", "arguments": call["arguments"]});
+    let begun = a.call_direct("batch_call", json!({"calls": [item], "wait_ms": 100}));
+    let id = begun.structured()["batch"].clone();
+    a.call_direct("batch_status", json!({"batch": id, "cancel": true})).structured();
+    eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
+    place.write("at once", "");
+    let mut asking = begin(&place, &mut a, ask(&place, "at once", &["whose?"]));
+    let question = asking.next();
+    accept(&mut a, &question);
+    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    place.write("never", "");
+    front.finish();
+}
+
 /// Of one client's calls the newest was taken to ask: when that ended, the question was taken back.
 #[test]
 fn a_question_stays_open_until_the_last_call_it_may_be_for_has_ended() {

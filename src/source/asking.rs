@@ -17,7 +17,8 @@
 //! 6. Which of one legacy client's calls is meant makes no difference to the client: the question is open until the last of
 //!    those that it may be for has ended, and none of them comes to a limit meanwhile.
 //! 7. A source may go on with a call that ended unanswered, and ask for that one. Until it has answered it, or long after,
-//!    a question that could be for it as well waits for a moment and is refused then, unless both are of one client.
+//!    a question that could be for it as well waits for a moment and is refused then, unless both are of one client, or
+//!    the one that ended had none (as in a batch) and both are of one principal.
 //!
 //! An instance of one session has one client: its calls wait for each other only where rule 2 says so of one principal's,
 //! and what it asks before it has any (as servers do that ask for roots when they start) waits for the first one.

@@ -21,16 +21,18 @@ pub struct Ghosts(VecDeque<Ghost>);
 struct Ghost {
     id: u64,
     whose: Option<Who>,
+    /// The principal whose call it was, where that is known of a call that had no client to ask as well.
+    owner: Option<u64>,
     since: Instant,
 }
 
 impl Ghosts {
     /// A call ends, and the source goes on with it for all that is known.
-    pub fn add(&mut self, id: u64, whose: Option<Who>, now: Instant) {
+    pub fn add(&mut self, id: u64, whose: Option<Who>, owner: Option<u64>, now: Instant) {
         if self.0.len() >= GHOSTS_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Ghost { id, whose, since: now });
+        self.0.push_back(Ghost { id, whose, owner, since: now });
     }
 
     /// The source has answered a call; `true` where it was one of these.
@@ -46,13 +48,14 @@ impl Ghosts {
         self.0.iter().any(|ghost| ghost.whose.is_none_or(|whose| whose.client != client))
     }
 
-    /// Whether something that the source sent may belong to such a call of another client than this one.
+    /// Whether something that the source sent may belong to such a call of another client than this one. A call without a
+    /// client, as of a batch, is taken for that of any client of its principal: nobody else could be asked for it.
     pub fn of_others(&mut self, whose: Option<Who>, now: Instant) -> bool {
         self.forget_old(now);
         self.0.iter().any(|ghost| {
-            let is_owners = matches!((ghost.whose, whose), (Some(one), Some(other)) if one.owner == other.owner);
-            let is_past = is_owners && now.saturating_duration_since(ghost.since) >= AT_WORK_FOR_OWNER;
-            !is_past && is_other(ghost.whose, whose)
+            let is_owners = whose.is_some_and(|whose| ghost.owner == Some(whose.owner));
+            let is_past = now.saturating_duration_since(ghost.since) >= AT_WORK_FOR_OWNER;
+            !(is_owners && (is_past || ghost.whose.is_none())) && is_other(ghost.whose, whose)
         })
     }
 
@@ -102,18 +105,28 @@ mod tests {
     #[test]
     fn a_ghost_lasts_until_it_is_answered_or_old() {
         let (mut ghosts, now) = (Ghosts::default(), Instant::now());
-        ghosts.add(1, who(1, 1, true), now);
-        ghosts.add(2, who(2, 2, true), now + Duration::from_secs(1));
+        ghosts.add(1, who(1, 1, true), Some(1), now);
+        ghosts.add(2, who(2, 2, true), Some(2), now + Duration::from_secs(1));
         assert!(ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
         assert!(!ghosts.answered(3) && ghosts.answered(1));
         assert!(!ghosts.of_others(who(2, 2, true), now) && ghosts.of_others(who(1, 1, true), now));
         assert!(ghosts.of_others(who(1, 1, true), now + AT_WORK));
         assert!(!ghosts.of_others(who(1, 1, true), now + AT_WORK + Duration::from_secs(1)));
-        ghosts.add(4, who(4, 2, true), now);
+        ghosts.add(4, who(4, 2, true), Some(2), now);
         let later = now + AT_WORK_FOR_OWNER;
         assert!(ghosts.of_others(who(5, 2, true), now) && !ghosts.of_others(who(5, 2, true), later));
         assert!(ghosts.of_others(who(5, 3, true), later));
-        (0..2 * GHOSTS_MAX as u64).for_each(|id| ghosts.add(id, None, now));
+        (0..2 * GHOSTS_MAX as u64).for_each(|id| ghosts.add(id, None, None, now));
         assert_eq!(ghosts.0.len(), GHOSTS_MAX);
+    }
+
+    #[test]
+    fn a_ghost_of_no_client_is_any_clients_of_its_principal() {
+        let (mut ghosts, now) = (Ghosts::default(), Instant::now());
+        ghosts.add(1, None, Some(1), now);
+        assert!(!ghosts.of_others(who(1, 1, true), now) && !ghosts.of_others(who(2, 1, false), now));
+        assert!(ghosts.of_others(who(1, 2, true), now + AT_WORK_FOR_OWNER));
+        ghosts.add(2, None, None, now);
+        assert!(ghosts.of_others(who(1, 1, true), now));
     }
 }

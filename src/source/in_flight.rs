@@ -125,7 +125,7 @@ impl Table {
     /// A call ends without an answer.
     pub fn leave(&mut self, id: u64) {
         if let Some(Pending::Call { call, sent: true, .. }) = self.pending.get(&id) {
-            self.ghosts.add(id, call.back.who(), Instant::now());
+            self.ghosts.add(id, call.back.who(), call.back.owner(), Instant::now());
         }
     }
 
