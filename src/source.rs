@@ -380,10 +380,10 @@ impl Source {
         }
     }
 
-    /// Tells a running legacy source that the roots of a client are others now.
-    pub fn roots_changed(&self, tenant: &Tenant, of: &Arc<impl Rooted + 'static>) {
+    /// Tells a running legacy source that the roots of a client of this principal are others now.
+    pub fn roots_changed(&self, tenant: &Tenant, of: &Arc<impl Rooted + 'static>, owner: u64) {
         if let Some(link) = self.link_of(tenant) {
-            link.roots_changed(of);
+            link.roots_changed(of, owner);
         }
     }
 

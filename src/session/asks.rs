@@ -174,7 +174,7 @@ impl Session {
         let rooted = self.lock().rooted.clone();
         let snapshot = self.around.control.snapshots.now();
         for source in rooted.iter().filter_map(|id| snapshot.source(id)) {
-            source.roots_changed(&self.tenant, self);
+            source.roots_changed(&self.tenant, self, self.principal.number());
         }
     }
 

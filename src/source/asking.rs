@@ -48,7 +48,7 @@ const UNCLEAR: &str = "calls of several clients are in flight, and which of them
 /// A client whose roots are others now.
 pub struct Moved {
     at: Instant,
-    whose: u64,
+    who: Who,
     client: Weak<dyn Rooted>,
 }
 
@@ -114,16 +114,17 @@ impl Link {
     }
 
     /// Tells a legacy source that a client's roots are others now. It may ask for them outside of any call.
-    pub(super) fn roots_changed(&self, of: &Arc<impl Rooted + 'static>) {
+    pub(super) fn roots_changed(&self, of: &Arc<impl Rooted + 'static>, owner: u64) {
         if self.era() == Era::Modern {
             return;
         }
-        let whose = Arc::as_ptr(of).cast::<()>() as u64;
+        let client = Arc::as_ptr(of).cast::<()>() as u64;
+        let who = Who { client, owner, is_away: false, any_call: true };
         let weak = Arc::downgrade(of);
         let mut table = self.lock();
         table.still_moved();
-        table.moved.retain(|moved| moved.whose != whose);
-        table.moved.push(Moved { at: Instant::now(), whose, client: weak });
+        table.moved.retain(|moved| moved.who.client != client);
+        table.moved.push(Moved { at: Instant::now(), who, client: weak });
         drop(table);
         self.notify("notifications/roots/list_changed", "");
     }
@@ -178,10 +179,10 @@ impl Table {
         let others = self.one_in_flight().map(|id| self.call(id).and_then(|call| call.back.who()));
         let [moved] = &self.moved[..] else { return Some(question) };
         match others {
-            Ok(who) if who.is_none_or(|who| who.client == moved.whose) => {}
+            Ok(who) if who.is_none_or(|who| who.client == moved.who.client) => {}
             _ => return Some(question),
         }
-        if self.ghosts.of_other_client(moved.whose, Instant::now()) {
+        if !self.sole && self.ghosts.of_others(Some(moved.who), Instant::now()) {
             question.refuse(HAUNTED);
             return None;
         }

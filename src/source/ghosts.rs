@@ -42,12 +42,6 @@ impl Ghosts {
         self.0.len() < before
     }
 
-    /// The same for a client that has no call in flight, by its [`Who::client`].
-    pub fn of_other_client(&mut self, client: u64, now: Instant) -> bool {
-        self.forget_old(now);
-        self.0.iter().any(|ghost| ghost.whose.is_none_or(|whose| whose.client != client))
-    }
-
     /// Whether something that the source sent may belong to such a call of another client than this one. A call without a
     /// client, as of a batch, is taken for that of any client of its principal: nobody else could be asked for it.
     pub fn of_others(&mut self, whose: Option<Who>, now: Instant) -> bool {
