@@ -192,24 +192,24 @@ impl Subscribers {
         self.lock().range(first..).next().is_some_and(|((of, whose, _), _)| of == source && *whose == self.whose)
     }
 
-    /// Passes on `notifications/resources/updated` of a source: to those who subscribed to the resource, else to those who
-    /// subscribed to one that it lies below.
+    /// Passes on `notifications/resources/updated` of a source: to those who subscribed to the resource, and to those who
+    /// subscribed to one that it lies below, to each once, by the nearest.
     pub fn notice(&self, source: &str, message: &Message) {
         let Some(params) = message.params_object() else { return };
         let Some(uri) = params.string("uri") else { return };
+        let ends = uri.rmatch_indices('/').flat_map(|(at, _)| [at + 1, at]);
+        let mut found: Vec<(u64, Tell, usize)> = Vec::new();
         let table = self.lock();
-        let of = |uri: &str| table.get(&self.key(source, uri)).cloned();
-        let above = || {
-            let mut ends = uri.rmatch_indices('/').flat_map(|(at, _)| [at + 1, at]);
-            ends.find_map(|end| Some((of(&uri[..end])?, end)))
-        };
-        let found = match of(&uri) {
-            Some(owners) => Some((owners, uri.len())),
-            None => above(),
-        };
+        for end in [uri.len()].into_iter().chain(ends) {
+            for (owner, tell) in table.get(&self.key(source, &uri[..end])).into_iter().flatten() {
+                if found.iter().all(|(other, ..)| other != owner) {
+                    found.push((*owner, tell.clone(), end));
+                }
+            }
+        }
         drop(table);
-        for (_, tell) in found.iter().flat_map(|(owners, _)| owners) {
-            tell(&params, found.as_ref().map_or("", |(_, at)| &uri[*at..]));
+        for (_, tell, end) in found {
+            tell(&params, &uri[end..]);
         }
     }
 }
@@ -221,17 +221,20 @@ mod tests {
     #[test]
     fn what_lies_below_is_told_to_those_above() {
         let (all, told) = (Subscribers::default(), Arc::new(Mutex::new(Vec::new())));
-        for uri in ["dir:", "dir:/a", "dir:/a/b", "dir:/c/"] {
+        for (uri, owner) in
+            [("dir:", 1), ("dir:/a", 1), ("dir:/a/b", 1), ("dir:/c/", 1), ("dir:/a", 2), ("dir:/c/d", 3)]
+        {
             let told = told.clone();
-            let tell: Tell = Arc::new(move |_, below| told.lock().unwrap().push(format!("{uri} {below}")));
-            all.add("s", uri, 1, tell);
+            let tell: Tell = Arc::new(move |_, below| told.lock().unwrap().push(format!("{owner} {uri} {below}")));
+            all.add("s", uri, owner, tell);
         }
         for uri in ["dir:/a/b", "dir:/a/b/c/d", "dir:/ab", "dir:/c/d", "dir", "other:/a"] {
             let params =
                 format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#);
             all.notice("s", &Message::parse(params.into()).unwrap_or_else(|(why, _)| panic!("{why}")));
         }
-        assert_eq!(*told.lock().unwrap(), ["dir:/a/b ", "dir:/a/b /c/d", "dir: /ab", "dir:/c/ d"]);
+        let each = ["1 dir:/a/b ", "2 dir:/a /b", "1 dir:/a/b /c/d", "2 dir:/a /b/c/d", "1 dir: /ab"];
+        assert_eq!(*told.lock().unwrap(), [&each[..], &["3 dir:/c/d ", "1 dir:/c/ d"]].concat());
     }
 
     #[test]
