@@ -275,6 +275,31 @@ fn links_lead_to_the_source_that_gave_them() {
     }
 }
 
+/// The links of a prompt were left as they are, and led to the other source's resource.
+#[test]
+fn links_in_prompts_lead_to_the_source_that_gave_them() {
+    let place = Place::new();
+    let message = |uri: &str| {
+        let link = json!({"type": "resource_link", "uri": uri, "name": "n"});
+        [
+            json!({"role": "user", "content": {"type": "text", "text": "Read:"}}),
+            json!({"role": "user", "content": link}),
+        ]
+    };
+    let result = json!({"messages": message("x:same")});
+    let got = place.write("got", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"result\":{result}}}"));
+    let reply = format!("prompts/get={got}");
+    let flags = ["--resources", "x:same", "--prompts", "p", "--reply", &reply];
+    let tables = [place.journaled("one", &flags, ""), place.journaled("two", &flags, "")];
+    let mut relay = Relay::greeted_in(&place, "", &tables);
+    for (source, uri) in [("one", "x:same"), ("two", "toolrelay://two/x:same")] {
+        relay.await_status(source, "ready");
+        let got = relay.request("prompts/get", json!({"name": format!("{source}__p")})).result();
+        assert_eq!(got["messages"], json!(message(uri)), "{source}");
+    }
+    relay.finish();
+}
+
 /// A client that has read one list has not read the other, however soon after a change it was.
 #[test]
 fn reading_one_list_hides_no_change_of_another() {

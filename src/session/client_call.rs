@@ -268,9 +268,9 @@ impl ClientCall {
         }
     }
 
-    /// A tool's answer with links as the client knows what they lead to, where those are others.
+    /// A tool's or a prompt's answer with links as the client knows what they lead to, where those are others.
     fn links_told(&self, here: &Here, reply: &Message) -> Option<Message> {
-        let target = self.target.get().filter(|target| matches!(target.subject, Subject::Tool(_)))?;
+        let target = self.target.get().filter(|of| matches!(of.subject, Subject::Tool(_) | Subject::Prompt(_)))?;
         uris::links_told(&here.session.around.control.snapshots.now(), &target.source.id, reply)
     }
 

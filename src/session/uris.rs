@@ -180,7 +180,7 @@ fn known_as(snapshot: &Snapshot, source: &SourceId, uri: &str) -> Option<String>
     (holder.id != *source).then(|| Naming::Relay(source.clone()).shown(uri))
 }
 
-/// A tool's result with the URIs of its links as the client knows them; `None` where all are known as they are.
+/// A tool's or a prompt's result with the URIs of its links as the client knows them; `None` where all are known as they are.
 pub fn links_told(snapshot: &Snapshot, source: &SourceId, reply: &Message) -> Option<Message> {
     if !reply.met.resource_link {
         return None;
@@ -191,17 +191,28 @@ pub fn links_told(snapshot: &Snapshot, source: &SourceId, reply: &Message) -> Op
         let uri = format!("\"uri\":{}", quoted(&known_as(snapshot, source, &block.string("uri")?)?));
         Some(block.rewritten(|name| name != "uri", &[&uri]))
     };
+    let in_message = |raw: &str| {
+        let message = Object::parse(raw)?;
+        let content = format!("\"content\":{}", told(message.get("content")?)?);
+        Some(message.rewritten(|name| name != "content", &[&content]))
+    };
+    let (name, list) = match result.get("content") {
+        Some(content) => ("content", each_told(content, told)?),
+        None => ("messages", each_told(result.get("messages")?, in_message)?),
+    };
+    with_result(reply, &result.rewritten(|other| other != name, &[&format!("\"{name}\":{list}")]))
+}
+
+/// A list with those of its parts that are `told` otherwise; `None` where there are none.
+fn each_told(list: &str, told: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut is_other = false;
-    let blocks = crate::wire::raw::elements(result.get("content")?)?.into_iter().map(|raw| match told(raw) {
-        Some(block) => {
-            is_other = true;
-            block
-        }
-        None => raw.to_owned(),
+    let parts = crate::wire::raw::elements(list)?.into_iter().map(|raw| {
+        let other = told(raw);
+        is_other |= other.is_some();
+        other.unwrap_or_else(|| raw.to_owned())
     });
-    let content = format!("\"content\":[{}]", blocks.collect::<Vec<_>>().join(","));
-    let told = is_other.then(|| result.rewritten(|name| name != "content", &[&content]))?;
-    with_result(reply, &told)
+    let parts: Vec<String> = parts.collect();
+    is_other.then(|| format!("[{}]", parts.join(",")))
 }
 
 /// What was read of a resource, with its URIs as the client knows them.
