@@ -294,6 +294,21 @@ fn rules_change_without_a_restart() {
     relay.finish();
 }
 
+/// Who gave up what had been withheld meanwhile was told of it again once it was not.
+#[test]
+fn what_is_withheld_can_be_unsubscribed_from() {
+    let place = Place::new();
+    let entry = |settings: &str| [place.journaled("a", &["--sociable", "--resources", "doc:a"], settings)];
+    let mut relay = Relay::greeted_in(&place, "", &entry(""));
+    relay.await_status("a", "ready");
+    relay.request("resources/subscribe", json!({"uri": "doc:a"})).result();
+    edit(&relay, "", &entry("deny = [\"doc:a\"]"));
+    assert_eq!(relay.request("resources/read", json!({"uri": "doc:a"})).error_code(), -32002);
+    relay.request("resources/unsubscribe", json!({"uri": "doc:a"})).result();
+    eventually("the source is told", || place.journal_count("a.journal", "resources/unsubscribe") == 1);
+    relay.finish();
+}
+
 /// Without a memory to read the whole list from, what is withheld is withheld at once all the same, and the rest is listed.
 #[test]
 fn rules_change_without_a_memory() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::routed::no_resource;
-use super::uris::{Found, Nowhere, find_resource, withheld};
+use super::uris::{Found, Nowhere, find_even_withheld, find_resource, withheld};
 use super::{Exchange, Session};
 use crate::name::SourceId;
 use crate::protocol;
@@ -55,7 +55,13 @@ impl Session {
         let Found { source, own, .. } = match self.resource(uri) {
             Ok(found) => found,
             // It may have been allowed when it was subscribed to: nothing is told of it any more.
-            Err(Nowhere::Withheld(_)) if !begin => return exchange.result("{}"),
+            Err(Nowhere::Withheld(_)) if !begin => {
+                let seen = |uri: &str| self.around.seen.source_of(&self.principal, uri);
+                if let Some(Found { source, own, .. }) = find_even_withheld(&snapshot, uri, seen) {
+                    self.want_no_more(&source, &own, owner(self));
+                }
+                return exchange.result("{}");
+            }
             Err(why) => return no_resource(uri, exchange, &why, &snapshot),
         };
         if begin && !tells_changes(&snapshot, &source) {

@@ -58,6 +58,11 @@ pub fn find_resource(snapshot: &Snapshot, uri: &str, seen: impl Fn(&str) -> Opti
     permitted(snapshot, lookup(snapshot, uri, seen))
 }
 
+/// The same, whether it may be had or not.
+pub fn find_even_withheld(snapshot: &Snapshot, uri: &str, seen: impl Fn(&str) -> Option<String>) -> Option<Found> {
+    lookup(snapshot, uri, seen)
+}
+
 /// The source of a skill, or of a `directory` of one: only a URI that names a source that has skills leads to one.
 pub fn find_skill(snapshot: &Snapshot, uri: &str, directory: bool) -> Result<Found, Nowhere> {
     let found = named(snapshot, uri).flatten().filter(|(_, offer)| has_skills(offer, directory));
