@@ -82,8 +82,10 @@ pub trait ReturnPath: Send + Sync {
     fn ask(&self, question: Question) {
         question.refuse("nobody can be asked during this call");
     }
-    /// A notification of the source that belongs to the call's client, such as a log line.
-    fn tell(&self, _notice: &Message) {}
+    /// A log line of the source that belongs to the call's client; `true` where that takes it during this call.
+    fn tell(&self, _notice: &Message) -> bool {
+        false
+    }
     /// Why the call may not be made any more, where the rules have changed while it waited.
     fn barred(&self) -> Option<CallError> {
         None

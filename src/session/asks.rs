@@ -340,11 +340,11 @@ impl Session {
 
     /// A log line of a source for the client of a call: it names its source, and is shown from the level on that the client
     /// wants.
-    pub(super) fn log_line(&self, here: &Here, notice: &Message, source: &str) {
-        let Some(params) = notice.params_text().and_then(Object::parse) else { return };
+    pub(super) fn log_line(&self, here: &Here, notice: &Message, source: &str) -> bool {
+        let Some(params) = notice.params_text().and_then(Object::parse) else { return false };
         let level = params.string("level").unwrap_or_default();
         if !here.wants_line(&level, source) {
-            return;
+            return false;
         }
         let logger = params.string("logger");
         let logger = logger.map_or_else(|| source.to_owned(), |logger| format!("{source}/{logger}"));
@@ -352,6 +352,7 @@ impl Session {
         here.tell(&[Piece::Text(&format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}"
         ))]);
+        true
     }
 }
 

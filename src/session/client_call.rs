@@ -423,10 +423,8 @@ impl ReturnPath for Back {
         self.0.ask(question);
     }
 
-    fn tell(&self, notice: &Message) {
-        if let Place::Here(here) = &*self.0.lock() {
-            here.session.log_line(here, notice, self.0.source_id());
-        }
+    fn tell(&self, notice: &Message) -> bool {
+        matches!(&*self.0.lock(), Place::Here(here) if here.session.log_line(here, notice, self.0.source_id()))
     }
 
     fn barred(&self) -> Option<CallError> {

@@ -87,12 +87,24 @@ impl Table {
         if self.is_haunted(id) { Err(Several) } else { Ok(id) }
     }
 
-    /// The same for a log line: where all calls in flight are of one client, any of them leads to who reads it.
-    pub fn reader(&mut self, of: Option<u64>) -> Result<u64, Several> {
-        self.addressee(of).or_else(|several| {
-            let (_, newest) = self.ends(|_| true)?;
-            if of.is_some() || self.is_haunted(newest) { Err(several) } else { Ok(newest) }
-        })
+    /// The same for a log line: where all calls in flight are of one client, any of them leads to who reads it. Newest first,
+    /// for of a modern client's calls only some may want lines.
+    pub fn readers(&mut self, of: Option<u64>) -> Result<Vec<u64>, Several> {
+        if let Ok(id) = self.addressee(of) {
+            return Ok(vec![id]);
+        }
+        let (_, newest) = self.ends(|_| true)?;
+        if of.is_some() || self.is_haunted(newest) {
+            return Err(Several);
+        }
+        let whose = self.call(newest).and_then(|call| call.back.who());
+        let of_one = self.pending.iter().filter_map(|(id, entry)| match entry {
+            Pending::Call { call, sent: true, .. } if call.back.who() == whose => Some(*id),
+            _ => None,
+        });
+        let mut all: Vec<u64> = of_one.collect();
+        all.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
+        Ok(all)
     }
 
     /// The same for what came on no stream of a call: it may be late by any time, and is passed on only where all that the

@@ -295,10 +295,9 @@ impl Link {
                 let mut table = self.lock();
                 // What belongs to a call has a stream to come on.
                 let is_stray = of.is_none() && self.is_over_http();
-                let id = if is_stray { table.stray_addressee() } else { table.reader(of) }.ok()?;
-                let back = table.call(id)?.back.as_ref();
-                back.tell(message);
-                back.outbox()
+                let ids = if is_stray { table.stray_addressee().map(|id| vec![id]) } else { table.readers(of) }.ok()?;
+                let mut backs = ids.into_iter().filter_map(|id| Some(&table.call(id)?.back));
+                backs.find(|back| back.tell(message))?.outbox()
             }
             "notifications/resources/updated" => {
                 if let Some(subscribers) = self.subscribers.get() {
