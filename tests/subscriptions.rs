@@ -187,3 +187,32 @@ fn refused_subscriptions_are_refused() {
     }
     front.finish();
 }
+
+/// Whoever asked while the source still thought about another's subscription was told nothing, and so was everybody after.
+#[test]
+fn a_refused_subscription_is_asked_for_again_though_others_came_after_it() {
+    let place = Place::new();
+    let file = place.path("refusal");
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let reply = format!("resources/subscribe={file}");
+    let tables = [place.journaled("docs", &["--resources", "doc:a", "--reply", &reply], "")];
+    let front = Front::start_in(&place, "", &tables);
+    front.client(None).request("resources/list", json!({})).result();
+    front.client(None).request("tools/call", json!({"name": "docs__echo", "arguments": {}})).result();
+    let error = json!({"code": -32602, "message": "cannot be watched"});
+    let asked = json!({"uri": "doc:a"});
+    let refused = |times: usize| {
+        let mut client = front.greeted(None);
+        let (body, headers) = client.request_text("resources/subscribe", asked.clone());
+        let mut answer = client.begin(&headers, &body);
+        eventually("the source is asked", || count(&place, "resources/subscribe") == times);
+        if times == 1 {
+            front.greeted(None).request("resources/subscribe", asked.clone()).result();
+        }
+        place.write("refusal", format!("{{\"jsonrpc\":\"2.0\",\"id\":@ID@,\"error\":{error}}}"));
+        assert_eq!(answer.whole().json()["error"], error);
+    };
+    refused(1);
+    refused(2);
+    front.finish();
+}

@@ -85,7 +85,8 @@ impl Session {
             match answer {
                 Ok(Ok(Ok(Message { error: Some(error), line, .. }))) => {
                     let subscribers = source.seen_by(&session.around.subscribers, &session.tenant);
-                    subscribers.remove(source.id.as_str(), &own, owner(&session));
+                    // Who came after it is told nothing either: the next one's asking is passed on again.
+                    subscribers.remove_refused(source.id.as_str(), &own);
                     asked.error_text(&String::from_utf8_lossy(&line[error.range()]));
                 }
                 _ => asked.result("{}"),

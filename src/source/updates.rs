@@ -163,6 +163,11 @@ impl Subscribers {
         owners.is_empty() && table.remove(&key).is_some()
     }
 
+    /// The source tells nobody of this resource.
+    pub fn remove_refused(&self, source: &str, uri: &str) {
+        self.lock().remove(&self.key(source, uri));
+    }
+
     /// Ends all subscriptions of an owner; gives the resources that nobody is subscribed to any more.
     pub fn remove_all(&self, owner: u64) -> Vec<Left> {
         self.forget_level(owner);
@@ -243,9 +248,12 @@ mod tests {
         let tell: Tell = Arc::new(|_, _| {});
         assert!(all.add("a", "x", 1, tell.clone()));
         assert!(!all.add("a", "x", 2, tell.clone()) && !all.add("a", "x", 2, tell.clone()));
-        assert!(all.add("b", "x", 1, tell));
+        assert!(all.add("b", "x", 1, tell.clone()));
         assert!(all.has_any("a") && !all.has_any("c") && all.uris("a") == ["x"]);
         assert!(!all.remove("a", "x", 1) && all.remove("a", "x", 2) && !all.remove("a", "x", 2));
+        assert!(all.add("c", "x", 2, tell.clone()) && !all.add("c", "x", 3, tell.clone()));
+        all.remove_refused("c", "x");
+        assert!(!all.has_any("c") && all.add("c", "x", 3, tell) && all.remove("c", "x", 3));
         assert_eq!(all.remove_all(1), [Left { source: "b".to_owned(), uri: "x".to_owned() }]);
     }
 
