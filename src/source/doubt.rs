@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use reqwest::header::CONTENT_TYPE;
 use tracing::Instrument;
 
 use super::http::Connection;
@@ -72,6 +73,11 @@ impl Connection {
         let status = response.status();
         if !status.is_success() {
             // Others say that there is something in between, or that it is busy.
+            // A page is of something in between, however long that lasts.
+            let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            if kind.trim_start().to_ascii_lowercase().starts_with("text/html") {
+                return None;
+            }
             let says_no = matches!(status.as_u16(), 400 | 404 | 405 | 406 | 409 | 410 | 415 | 422 | 500 | 501);
             let is_message = says_no && self.first_reply(response).await.is_ok();
             return says_no.then_some(Answer::No { surely: is_message });
