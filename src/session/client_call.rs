@@ -270,7 +270,10 @@ impl ClientCall {
 
     /// A tool's or a prompt's answer with links as the client knows what they lead to, where those are others.
     fn links_told(&self, here: &Here, reply: &Message) -> Option<Message> {
-        let target = self.target.get().filter(|of| matches!(of.subject, Subject::Tool(_) | Subject::Prompt(_)))?;
+        let target = self.target.get().filter(|_| reply.met.resource_link)?;
+        if !matches!(target.subject, Subject::Tool(_) | Subject::Prompt(_)) {
+            return None;
+        }
         uris::links_told(&here.session.around.control.snapshots.now(), &target.source.id, reply)
     }
 
