@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use crate::config::CallLimits;
 use crate::name::{SourceId, ToolName};
 use crate::protocol::Era;
+use crate::wire::busy_poll::UnderWay;
 use crate::wire::{Message, Outbox, Span, quoted};
 pub use offer_shape::OfferShape;
 pub use question::{Question, Rooted, Who};
@@ -54,6 +55,7 @@ pub struct Call {
     /// Whose instance it goes to, where each session has one; `None` where no client makes it.
     pub tenant: Option<Tenant>,
     pub back: Box<dyn ReturnPath>,
+    pub under_way: UnderWay,
 }
 
 /// Where a call's progress and its end go.

@@ -12,6 +12,7 @@ use crate::call::{
 use crate::dispatch::{self, Asked, Route};
 use crate::protocol::{self, Era};
 use crate::snapshot::Snapshots;
+use crate::wire::busy_poll::UnderWay;
 use crate::wire::{Message, Object, Outbox, Span, raw};
 
 /// What a source answered.
@@ -38,7 +39,8 @@ pub async fn perform(
     let (answer, answered) = oneshot::channel();
     let back = Box::new(Waiter { answer, owner, snapshots: snapshots.clone(), source: id.clone(), tool: name.clone() });
     let (of, subject) = (source.id.clone(), Subject::Tool(tool));
-    let call = Call { source: of, subject, request, limits, ticket: ticket.clone(), tenant, back };
+    let under_way = UnderWay::begin();
+    let call = Call { source: of, subject, request, limits, ticket: ticket.clone(), tenant, back, under_way };
     let _cancel = CancelOnDrop(ticket);
     source.call(Box::new(call));
     let end = answered.await.map_err(|_| {

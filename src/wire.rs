@@ -1,6 +1,7 @@
 //! Owns the bytes of JSON-RPC: lines in, messages seen from outside, frames out.
 //! It does not know MCP's methods, sources or sessions, and never builds a tree of a message it only passes on.
 
+pub mod busy_poll;
 pub mod line;
 pub mod message;
 pub mod object;

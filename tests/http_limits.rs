@@ -94,6 +94,30 @@ fn sizes_have_limits() {
     front.finish();
 }
 
+/// A client that sends all of its request before it reads gets to read why it is refused, whatever the reason.
+#[test]
+fn clients_that_send_first_read_why_they_are_refused() {
+    let token = "[credential.me]\ntoken = \"0123456789abcdef0123456789abcdef\"\n";
+    let front = Front::start("max_message_mib = 1", &[source("fix", &[], ""), token.to_owned()]);
+    let known = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
+    let big = format!("{{\"x\":\"{}\"}}", "x".repeat(48 << 20));
+    for (path, headers, status) in [
+        ("/mcp", vec![known], 413),
+        ("/mcp", vec![], 401),
+        ("/elsewhere", vec![known], 404),
+        ("/mcp", vec![known, "Host: evil.example"], 403),
+        ("/mcp", vec![known, "Content-Type: text/plain"], 415),
+    ] {
+        let mut connection = front.connect();
+        connection.send("POST", path, &headers, &big);
+        assert_eq!(connection.whole().head.status, status, "{path} {headers:?}");
+        // What is left of the body is not taken for a request.
+        connection.send("GET", "/healthz", &[], "");
+        assert_eq!(connection.whole().head.status, 200, "after {path} {headers:?}");
+    }
+    front.finish();
+}
+
 /// C20-A07: a web page that made its own name lead here, and one that just tries.
 #[test]
 fn foreign_hosts_and_origins_stay_out() {

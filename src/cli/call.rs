@@ -13,6 +13,7 @@ use crate::perform::CancelOnDrop;
 use crate::protocol::Era;
 use crate::redact::one_line;
 use crate::relay::Relay;
+use crate::wire::busy_poll::UnderWay;
 use crate::wire::{Message, Object, Outbox, Span, quoted};
 
 /// The longest message of a source that is told in an error.
@@ -96,6 +97,7 @@ async fn call(
         ticket: ticket.0.clone(),
         tenant: None,
         back,
+        under_way: UnderWay::begin(),
     }));
     match ended.await {
         Ok(End::Reply(reply)) => Ok((reply.message, reply.era)),

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
+use tokio::runtime::{Builder, Runtime};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -13,6 +14,7 @@ use super::progress::Progress;
 use super::{Common, Failure, Level, output};
 use crate::config::{self, Config, Fault, Prefixes, SystemLookup, Unreadable};
 use crate::relay::Built;
+use crate::wire::busy_poll::BusyPoll;
 
 /// The file's name wherever it is looked for.
 const FILE: &str = "sources.toml";
@@ -138,11 +140,15 @@ impl From<Level> for LevelFilter {
 
 /// The runtime: one thread carries all messages, so that none waits for a wake-up of another; what takes long goes to
 /// threads of its own.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::run(format!("the runtime cannot be started: {error}"), ""))
+pub fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_current_thread();
+    let poll = BusyPoll::install(&mut builder);
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::run(format!("the runtime cannot be started: {error}"), ""))?;
+    if let Some(poll) = poll {
+        runtime.spawn(poll.run());
+    }
+    Ok(runtime)
 }
 
 /// Waits for the first signal that asks a command to end.

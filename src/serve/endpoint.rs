@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -12,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
 use super::answers::{Follow, error, event_stream, not_allowed, primes, refuse, respond, unknown_version};
+use super::body::Incoming;
 use super::head::{self, Head, Part};
 use super::headers::{self, Accepts, media_type};
 use super::sessions::{Held, Sessions};
@@ -34,7 +34,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// POST: one message, or a batch of the one revision that has them.
-    pub async fn post(self: Arc<Self>, parts: Parts, body: Body, principal: Principal) -> Response {
+    pub async fn post(self: Arc<Self>, parts: Parts, body: Incoming, principal: Principal) -> Response {
         if let Some(kind) = parts.headers.get(CONTENT_TYPE)
             && !media_type(kind).eq_ignore_ascii_case("application/json")
         {
@@ -43,7 +43,7 @@ impl Endpoint {
         }
         let held = parts.headers.get(SESSION).and_then(|id| self.sessions.get(id.to_str().ok()?, &principal));
         let is_asked = held.as_ref().is_some_and(|held| held.session.is_asked_anything());
-        let bytes = match body::read(&parts.headers, body, self.max_message, is_asked).await {
+        let bytes = match body.read(&parts.headers, self.max_message, is_asked).await {
             Ok(bytes) => bytes,
             Err(fault) => {
                 let text = fault.to_string();

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answers::refuse;
+use super::body::Incoming;
 use super::endpoint::Endpoint;
 use super::guard::{self, NotAllowed};
 use crate::config::Config;
@@ -172,6 +172,7 @@ type Shared = (Arc<Endpoint>, CancellationToken);
 
 async fn answer(State((endpoint, stop)): State<Shared>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    let body = Incoming::new(body);
     // Whether the relay runs is no secret, and who asks has seldom a credential.
     match parts.uri.path() {
         "/healthz" => return plain(StatusCode::OK, json!({"status": "ok"})),
@@ -196,7 +197,7 @@ async fn route(
     endpoint: Arc<Endpoint>,
     stop: &CancellationToken,
     parts: axum::http::request::Parts,
-    body: Body,
+    body: Incoming,
     principal: Principal,
 ) -> Response {
     if parts.uri.path() != PATH {

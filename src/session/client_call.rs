@@ -19,6 +19,7 @@ use crate::dispatch;
 use crate::policy::Offered;
 use crate::protocol::{self, Era};
 use crate::source::Source;
+use crate::wire::busy_poll::UnderWay;
 use crate::wire::{Message, Object, Outbox, Piece, Span, quoted};
 
 /// What a client of 2026-07-28 wants to know of a resource, where the source does not say it (SEP-2549).
@@ -126,7 +127,8 @@ impl ClientCall {
         let tenant = Some(self.tenant.clone());
         let _ = self.target.set(target);
         let back = Box::new(Back(self.clone()));
-        source.call(Box::new(Call { source: source.id.clone(), subject, request, limits, ticket, tenant, back }));
+        let (id, under_way) = (source.id.clone(), UnderWay::begin());
+        source.call(Box::new(Call { source: id, subject, request, limits, ticket, tenant, back, under_way }));
     }
 
     /// The request with the state as the source gave it; refuses one whose state was given to somebody else.

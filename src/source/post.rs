@@ -19,7 +19,7 @@ use super::target::Trouble;
 use crate::call::{CallError, ErrorKind};
 use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
-use crate::wire::{self, Kind, Message};
+use crate::wire::{self, Kind, Message, busy_poll};
 
 /// The wait before the second try of a connection that did not come about.
 const QUICK: Duration = Duration::from_millis(250);
@@ -84,6 +84,7 @@ impl Connection {
     /// One POST of a request; what came of it shows whether the source can still be reached.
     pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
         let sent = Instant::now();
+        busy_poll::note_sent();
         match self.reach(url, headers, body).await {
             Ok(response) => {
                 self.note_reached(sent);

@@ -10,6 +10,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
+use super::busy_poll;
+
 /// Pieces from this size on are shared with the writer instead of copied into its buffer.
 const SHARE_FROM: usize = 16 * 1024;
 /// The part of the room that is left to what is not urgent.
@@ -250,6 +252,7 @@ impl Outbox {
             self.count_answer(&mut queue);
         }
         drop(queue);
+        busy_poll::note_sent();
         self.filled.notify_one();
         Ok(())
     }
