@@ -57,5 +57,6 @@ pub async fn handle<T: Send + 'static>(bytes: Bytes, handler: impl FnOnce(Bytes)
     if bytes.len() < LARGE_MESSAGE {
         return handler(bytes);
     }
-    defect::apart(|| handler(bytes)).await
+    // Apart: what waits seldom has its room to itself, and not in every future around it.
+    Box::pin(defect::apart(|| handler(bytes))).await
 }

@@ -34,7 +34,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// POST: one message, or a batch of the one revision that has them.
-    pub async fn post(self: Arc<Self>, parts: Parts, body: Incoming, principal: Principal) -> Response {
+    pub async fn post(&self, parts: &Parts, body: Incoming, principal: Principal) -> Response {
         if let Some(kind) = parts.headers.get(CONTENT_TYPE)
             && !media_type(kind).eq_ignore_ascii_case("application/json")
         {
@@ -56,26 +56,26 @@ impl Endpoint {
         };
         match wire::handle(bytes, |bytes| Head::read(wire::one_line(bytes))).await {
             Ok(head) => self.message(parts, head, principal).await,
-            Err((Unreadable::Batch, bytes)) => self.batch(parts, bytes, principal).await,
+            Err((Unreadable::Batch, bytes)) => Box::pin(self.batch(parts, bytes, principal)).await,
             Err((why, bytes)) => wire::handle(bytes, move |bytes| unreadable(held.as_deref(), &why, &bytes)).await,
         }
     }
 
-    async fn message(self: Arc<Self>, parts: Parts, head: Head, principal: Principal) -> Response {
+    async fn message(&self, parts: &Parts, head: Head, principal: Principal) -> Response {
         let method = &*head.method;
         let version = parts.headers.get(VERSION).map(|value| value.as_bytes());
         let modern = method == "server/discover"
             || head.says_version()
             || (method != "initialize" && version == Some(protocol::MODERN.as_bytes()));
         if modern {
-            return self.modern(&parts, head, principal).await;
+            return self.modern(parts, head, principal).await;
         }
         let message = head.message;
         if method == "initialize" && message.kind == Kind::Request {
             return match self.sessions.begin(&self.around, principal) {
                 Ok(held) => {
                     let id = HeaderValue::from_str(&held.id).expect("BUG: an id is hexadecimal");
-                    let mut response = self.legacy(&parts, message, held).await;
+                    let mut response = self.legacy(parts, message, held).await;
                     response.headers_mut().insert(SESSION, id);
                     response
                 }
@@ -92,7 +92,7 @@ impl Endpoint {
             return unknown_version(message.id_text().unwrap_or("null"), &String::from_utf8_lossy(version));
         }
         match self.held(&parts.headers, &principal) {
-            Ok(held) => self.legacy(&parts, message, held).await,
+            Ok(held) => self.legacy(parts, message, held).await,
             Err(response) => *response,
         }
     }
@@ -181,7 +181,7 @@ impl Endpoint {
         respond(out, accepts, Follow::Legacy(held, in_use)).await
     }
 
-    async fn batch(self: Arc<Self>, parts: Parts, bytes: Bytes, principal: Principal) -> Response {
+    async fn batch(&self, parts: &Parts, bytes: Bytes, principal: Principal) -> Response {
         let held = match self.held(&parts.headers, &principal) {
             Ok(held) => held,
             Err(response) => return *response,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, ORIGIN, VARY,
@@ -103,7 +103,7 @@ impl Front {
     pub async fn serve(self, stop: CancellationToken, hurry: CancellationToken) {
         let Self { listener, endpoint } = self;
         endpoint.around.control.recall();
-        let router = Router::new().fallback(answer).with_state((endpoint.clone(), stop.clone()));
+        let shared = (endpoint.clone(), stop.clone());
         let (graceful, connections) = (GracefulShutdown::new(), TaskTracker::new());
         let cut = CancellationToken::new();
         let mut tick = tokio::time::interval(TICK);
@@ -113,7 +113,7 @@ impl Front {
                 _ = tick.tick() => endpoint.sessions.expire(endpoint.config.session_idle),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        connections.spawn(connection(stream, router.clone(), graceful.watcher(), cut.clone()));
+                        connections.spawn(connection(stream, shared.clone(), graceful.watcher(), cut.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "connection not accepted");
@@ -150,7 +150,7 @@ async fn settle(endpoint: &Endpoint, hurry: &CancellationToken) {
 
 async fn connection(
     stream: TcpStream,
-    router: Router,
+    shared: Shared,
     watcher: hyper_util::server::graceful::Watcher,
     cut: CancellationToken,
 ) {
@@ -159,7 +159,7 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_TIME)
         .max_buf_size(HEADERS_LIMIT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(answer.with_state(shared)));
     tokio::select! {
         served = watcher.watch(served) => if let Err(error) = served {
             tracing::debug!(%error, "connection ended");
@@ -190,13 +190,13 @@ async fn answer(State((endpoint, stop)): State<Shared>, request: Request) -> Res
         Ok(principal) => principal,
         Err(why) => return with_origin(not_admitted(&why), origin),
     };
-    with_origin(route(endpoint, &stop, parts, body, principal).await, origin)
+    with_origin(route(&endpoint, &stop, &parts, body, principal).await, origin)
 }
 
 async fn route(
-    endpoint: Arc<Endpoint>,
+    endpoint: &Endpoint,
     stop: &CancellationToken,
-    parts: axum::http::request::Parts,
+    parts: &axum::http::request::Parts,
     body: Incoming,
     principal: Principal,
 ) -> Response {
@@ -214,8 +214,8 @@ async fn route(
     }
     match parts.method {
         Method::POST => endpoint.post(parts, body, principal).await,
-        Method::GET => endpoint.get(&parts, &principal),
-        Method::DELETE => endpoint.delete(&parts, &principal),
+        Method::GET => endpoint.get(parts, &principal),
+        Method::DELETE => endpoint.delete(parts, &principal),
         _ => {
             let text = "use POST, GET or DELETE here";
             let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, protocol::INVALID_REQUEST, text);

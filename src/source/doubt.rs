@@ -68,7 +68,7 @@ impl Connection {
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{\"_meta\":{meta}}}}}"
         );
         let message = Message::parse(text.into()).expect("BUG: the relay's own messages can be read");
-        let sent = self.reach(&self.target.url, self.headers(&message).await, message.line.clone()).await;
+        let sent = self.reach(&self.target.url, &self.headers(&message).await, &message.line).await;
         let response = sent.ok()?;
         let status = response.status();
         if !status.is_success() {

@@ -319,9 +319,9 @@ impl Connection {
                 () = async { ending.cancelled().await; tokio::time::sleep(FAREWELL_AT_EXIT).await } => {}
             }
         };
-        let url = self.target.url.clone();
+        let (url, headers, body) = (self.target.url.clone(), session.headers(), Bytes::new());
         tokio::select! {
-            gone = self.target.send(Method::DELETE, &url, session.headers(), Bytes::new()) => {
+            gone = self.target.send(Method::DELETE, &url, &headers, &body) => {
                 tracing::debug!(status = gone.map_or(0, |response| response.status().as_u16()), "session ended");
             }
             () = limit => tracing::debug!("session not ended in time"),

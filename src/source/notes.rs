@@ -103,7 +103,7 @@ impl Connection {
         let began = Instant::now();
         let mut tries = 0;
         loop {
-            let sent = tokio::time::timeout(NOTE, self.reach(url, headers.clone(), body.clone())).await;
+            let sent = tokio::time::timeout(NOTE, self.reach(url, &headers, &body)).await;
             let (why, after) = match sent {
                 Ok(Ok(response)) if response.status().is_success() => return Ok(()),
                 Ok(Ok(response)) => {

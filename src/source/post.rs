@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// One POST of a request; what came of it shows whether the source can still be reached.
-    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, CallError> {
+    pub async fn post(&self, url: &Url, headers: &HeaderMap, body: &Bytes) -> Result<Response, CallError> {
         let sent = Instant::now();
         busy_poll::note_sent();
         match self.reach(url, headers, body).await {
@@ -100,11 +100,11 @@ impl Connection {
     }
 
     /// One POST; tried a second time if no connection came about.
-    pub async fn reach(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
-        match self.target.send(Method::POST, url, headers.clone(), body.clone()).await {
+    pub async fn reach(&self, url: &Url, headers: &HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
+        match self.target.send(Method::POST, url, headers, body).await {
             Err(trouble) if trouble.unreached => {
                 tokio::time::sleep(QUICK).await;
-                self.target.send(Method::POST, url, headers, body).await
+                Box::pin(self.target.send(Method::POST, url, headers, body)).await
             }
             sent => sent,
         }
@@ -125,7 +125,7 @@ impl Connection {
                 _ => None,
             };
             let asked = Asked { id, what, acts_on };
-            let response = self.post(&self.target.url, self.headers(message).await, message.line.clone()).await?;
+            let response = self.post(&self.target.url, &self.headers(message).await, &message.line).await?;
             match self.answer(response, asked, &session).await? {
                 Outcome::Answered => return Ok(()),
                 Outcome::Complains(Complaint::Session) => {
@@ -172,7 +172,7 @@ impl Connection {
     ) -> Result<Outcome, CallError> {
         let status = response.status();
         if !status.is_success() {
-            return self.refused(response, asked, session).await;
+            return Box::pin(self.refused(response, asked, session)).await;
         }
         if asked.what == What::Initialize {
             self.session.note_id(response.headers().get(SESSION));
@@ -181,7 +181,7 @@ impl Connection {
         match refusal::content_type(&headers).as_str() {
             "text/event-stream" => {
                 let end = self.read_stream(response, Some(asked)).await?;
-                self.stream_ended(end, asked, session).await
+                Box::pin(self.stream_ended(end, asked, session)).await
             }
             kind => {
                 let body = self.read_body(response).await?;
@@ -345,7 +345,7 @@ impl Connection {
     async fn initialize_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let response = self.post(&self.target.url, headers, greeting).await?;
+        let response = self.post(&self.target.url, &headers, &greeting).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !status.is_success() {
             return Err(self.read_refusal(response).await.not_again(&self.target));

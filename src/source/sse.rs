@@ -212,7 +212,7 @@ impl Connection {
                 Err(_) if !old.is_current(&stream) => continue,
                 told => told?,
             };
-            let response = self.post(&url, self.headers(message).await, message.line.clone()).await?;
+            let response = self.post(&url, &self.headers(message).await, &message.line).await?;
             if response.status().is_success() {
                 return self.answered_on(&stream, response, Asked { id, what, acts_on: None }).await;
             }
@@ -295,7 +295,7 @@ impl Connection {
     }
 
     async fn post_begin(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<(), CallError> {
-        let response = self.post(url, headers, body).await?;
+        let response = self.post(url, &headers, &body).await?;
         if response.status().is_success() {
             return Ok(());
         }

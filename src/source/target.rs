@@ -159,14 +159,14 @@ impl Target {
 
     /// Sends a request, and gives the head of the response. If the credentials are refused, and are others by now, it is sent
     /// once more with them.
-    pub async fn send(&self, method: Method, url: &Url, more: HeaderMap, body: Bytes) -> Result<Response, Trouble> {
+    pub async fn send(&self, method: Method, url: &Url, more: &HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
         let worn = self.worn();
-        let response = self.send_in(&worn, &method, url, &more, &body).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || !self.renew(&worn).await {
+        let response = self.send_in(&worn, &method, url, more, body).await?;
+        if response.status() != StatusCode::UNAUTHORIZED || !Box::pin(self.renew(&worn)).await {
             return Ok(response);
         }
         tracing::info!("credentials refused, tried again with those of now");
-        self.send_in(&self.worn(), &method, url, &more, &body).await
+        Box::pin(self.send_in(&self.worn(), &method, url, more, body)).await
     }
 
     /// Sends a request, along redirects within the same origin.
@@ -178,12 +178,12 @@ impl Target {
         more: &HeaderMap,
         body: &Bytes,
     ) -> Result<Response, Trouble> {
-        let mut headers = worn.headers.clone();
-        headers.extend(more.clone());
-        headers.insert(via::HEADER, self.via.told());
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let request = self.client.request(method.clone(), url.clone()).headers(headers.clone()).body(body.clone());
+            let mut headers = worn.headers.clone();
+            more.iter().for_each(|(name, value)| drop(headers.insert(name, value.clone())));
+            headers.insert(via::HEADER, self.via.told());
+            let request = self.client.request(method.clone(), url.clone()).headers(headers).body(body.clone());
             let response = request.send().await.map_err(|error| self.trouble(&error))?;
             let Some(next) = redirect(&response) else { return Ok(response) };
             url = self.follow(method, &url, response.status(), next.as_deref())?;
@@ -344,6 +344,10 @@ fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwe
     #[cfg(target_os = "linux")]
     {
         builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
+    }
+    if url.scheme() == "http" {
+        // What is refused unread is sent again over HTTP/2 alone, which there is only under TLS.
+        builder = builder.retry(reqwest::retry::never().max_retries_per_request(0));
     }
     if remote.headers.keys().any(|name| name.eq_ignore_ascii_case("host")) {
         // HTTP/2 has no such header: the name would come from the address.

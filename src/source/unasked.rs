@@ -52,7 +52,7 @@ impl Connection {
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             headers.insert("last-event-id", id);
         }
-        self.target.send(Method::GET, &self.target.url, headers, Bytes::new()).await
+        self.target.send(Method::GET, &self.target.url, &headers, &Bytes::new()).await
     }
 }
 
@@ -169,7 +169,7 @@ pub async fn subscribe(connection: &Arc<Connection>, message: &Message, id: u64)
     let is_of_resources = connection.link.listens_as(id);
     let was_open = &connection.subscribed[usize::from(is_of_resources)];
     let mut wish = None;
-    match connection.target.send(Method::POST, &url, headers, message.line.clone()).await {
+    match connection.target.send(Method::POST, &url, &headers, &message.line).await {
         Ok(response) if response.status().is_success() && refusal::is_stream(response.headers()) => {
             was_open.store(true, Ordering::Relaxed);
             if let Err(error) = connection.read_stream(response, None).await {
