@@ -470,6 +470,17 @@ mod tests {
         Key { id: id.to_owned(), fingerprint: "f".to_owned() }
     }
 
+    fn kept(id: &str, listing: &Listing) -> Kept {
+        Kept {
+            key: key(id),
+            digest: listing.digest.clone(),
+            outline: "{}".to_owned(),
+            note: ServerNote::default(),
+            incomplete: None,
+            tools: listing.to_blob(),
+        }
+    }
+
     #[tokio::test]
     async fn what_is_kept_is_found_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -478,14 +489,7 @@ mod tests {
         let (store, recalled) = Store::open(folder.path()).unwrap();
         assert!(recalled.sources.is_empty());
         store.keep_era(key("clock"), Era::Modern);
-        store.keep_listing(Kept {
-            key: key("clock"),
-            digest: listing.digest.clone(),
-            outline: "{}".to_owned(),
-            note: ServerNote::default(),
-            incomplete: None,
-            tools: listing.to_blob(),
-        });
+        store.keep_listing(kept("clock", &listing));
         store.keep_open("local", "clock", true);
         store.keep_open("local", "notes", true);
         store.keep_open("local", "notes", false);
@@ -507,14 +511,7 @@ mod tests {
         for id in ids {
             let raw = format!(r#"{{"name":"now","description":"{}"}}"#, fastrand::u64(..).to_string().repeat(500));
             let listing = Listing::new([raw.as_str().into()], ServerNote::default(), None);
-            store.keep_listing(Kept {
-                key: key(id),
-                digest: listing.digest.clone(),
-                outline: "{}".to_owned(),
-                note: ServerNote::default(),
-                incomplete: None,
-                tools: listing.to_blob(),
-            });
+            store.keep_listing(kept(id, &listing));
         }
         drop(store);
         // The last connection to the file removes its log.
@@ -608,15 +605,7 @@ mod tests {
 
     /// Another listing of a source that has one.
     fn other(id: &str) -> Kept {
-        let listing = Listing::new([r#"{"name":"other"}"#.into()], ServerNote::default(), None);
-        Kept {
-            key: key(id),
-            digest: listing.digest.clone(),
-            outline: "{}".to_owned(),
-            note: ServerNote::default(),
-            incomplete: None,
-            tools: listing.to_blob(),
-        }
+        kept(id, &Listing::new([r#"{"name":"other"}"#.into()], ServerNote::default(), None))
     }
 
     // A source whose list never changed was forgotten 90 days after its first listing, though it was used every day.

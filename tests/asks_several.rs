@@ -99,6 +99,14 @@ fn accept(client: &mut Client, question: &Value) {
     say(client, &json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {}}}));
 }
 
+fn is_asked_at_once(place: &Place, client: &mut Client) {
+    place.write("at once", "");
+    let mut asking = begin(place, client, ask(place, "at once", &["whose?"]));
+    let question = asking.next();
+    accept(client, &question);
+    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+}
+
 /// A source may go on with a call that its client took back: another credential's client was asked for it, and approved it.
 #[test]
 fn no_client_is_asked_for_a_call_that_another_took_back() {
@@ -130,11 +138,7 @@ fn a_client_is_asked_though_it_took_another_call_back() {
     let taken_back = begin(&place, &mut a, ask(&place, "never", &[]));
     cancel(&mut a, &taken_back);
     eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
-    place.write("at once", "");
-    let mut asking = begin(&place, &mut a, ask(&place, "at once", &["whose?"]));
-    let question = asking.next();
-    accept(&mut a, &question);
-    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    is_asked_at_once(&place, &mut a);
     place.write("never", "");
     front.finish();
 }
@@ -151,11 +155,7 @@ fn a_client_is_asked_though_a_call_of_its_batch_was_taken_back() {
     let id = begun.structured()["batch"].clone();
     a.call_direct("batch_status", json!({"batch": id, "cancel": true})).structured();
     eventually("the source is told", || place.journal_count("asker.journal", "notifications/cancelled") == 1);
-    place.write("at once", "");
-    let mut asking = begin(&place, &mut a, ask(&place, "at once", &["whose?"]));
-    let question = asking.next();
-    accept(&mut a, &question);
-    assert_eq!(asking.next()["result"]["structuredContent"]["answers"][0]["result"]["action"], "accept");
+    is_asked_at_once(&place, &mut a);
     place.write("never", "");
     front.finish();
 }

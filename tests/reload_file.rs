@@ -10,14 +10,13 @@ mod standing;
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use edits::{KEPT, RELOADED, ask_slow, edit, edit_now, ids, pid, serve, told};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use standing::Trial;
-use support::{AT_ONCE, PATIENCE, Place, Relay, eventually};
+use support::{AT_ONCE, Place, Relay, eventually};
 
 /// C07-A07: a file that cannot be read costs nothing that runs, and is told once.
 #[test]
@@ -264,31 +263,4 @@ fn a_hangup_reloads() {
     }
     assert_eq!(relay.call("a", "echo", json!({"x": 1})).structured(), json!({"x": 1}));
     relay.finish();
-}
-
-/// Opens a terminal for a program, closes it when the program has answered, and tells how that ended.
-const TERMINAL: &str = r#"
-import os, pty, sys
-pid, fd = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-os.write(fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-seen = b""
-while b'"result"' not in seen:
-    seen += os.read(fd, 4096)
-os.close(fd)
-_, status = os.waitpid(pid, 0)
-print(os.waitstatus_to_exitcode(status))
-"#;
-
-#[test]
-fn a_terminal_that_closes_ends_the_relay() {
-    let place = Place::new();
-    let config = place.config("", &[]);
-    let mut python = Command::new("python3");
-    python.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_toolrelay"), "serve", "--log", "off", "--config", &config]);
-    let start = Instant::now();
-    let output = python.stdin(Stdio::null()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
 }

@@ -257,14 +257,16 @@ fn the_first_process_of_a_container_ends_as_the_relay_does() {
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Opens a terminal for a relay that serves over HTTP, closes it once that listens, and tells how it ended.
+/// Opens a terminal for a relay and writes a message to it, closes it once the relay has said a certain word, and tells how
+/// it ended.
 const TERMINAL: &str = r#"
 import os, pty, sys
 pid, fd = pty.fork()
 if pid == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
+    os.execv(sys.argv[2], sys.argv[2:])
+os.write(fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
 seen = b""
-while b"listening" not in seen:
+while sys.argv[1].encode() not in seen:
     seen += os.read(fd, 4096)
 os.close(fd)
 _, status = os.waitpid(pid, 0)
@@ -272,23 +274,16 @@ print(os.waitstatus_to_exitcode(status))
 "#;
 
 #[test]
-fn a_terminal_that_closes_ends_a_relay_over_http_too() {
+fn a_terminal_that_closes_ends_the_relay() {
     let place = Place::new();
     let config = place.config("", &[]);
-    let mut python = Command::new("python3");
-    python.args([
-        "-c",
-        TERMINAL,
-        env!("CARGO_BIN_EXE_toolrelay"),
-        "serve",
-        "--http",
-        "127.0.0.1:0",
-        "--config",
-        &config,
-    ]);
-    let mut child = python.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    ends_within(&mut child, PATIENCE);
-    let mut said = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said, "0\n");
+    for (word, how) in [("\"result\"", &["--log", "off"]), ("listening", &["--http", "127.0.0.1:0"])] {
+        let mut python = Command::new("python3");
+        python.args(["-c", TERMINAL, word, env!("CARGO_BIN_EXE_toolrelay"), "serve", "--config", &config]).args(how);
+        let mut child = python.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        ends_within(&mut child, PATIENCE);
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "0\n", "{how:?}");
+    }
 }

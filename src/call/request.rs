@@ -82,6 +82,11 @@ pub fn progress_token<'a>(meta: &Object<'a>) -> Option<&'a str> {
     meta.get("progressToken").filter(|token| matches!(raw::kind(token), Kind::Text | Kind::Number))
 }
 
+fn wants_progress(params: &Object<'_>) -> Result<bool, BadRequest> {
+    let Some(meta) = params.get("_meta").filter(|text| *text != "null") else { return Ok(false) };
+    Ok(progress_token(&Object::parse(meta).ok_or(BadRequest::BadMeta)?).is_some())
+}
+
 impl CallRequest {
     /// Reads a `tools/call` request; gives the name it asks for, and its arguments' place.
     pub fn read(message: &Message) -> Result<(Self, String, Option<Span>), BadRequest> {
@@ -97,31 +102,14 @@ impl CallRequest {
         let span = |text: &str| Span::of(&message.line, text);
         let raw_name = object.get("name").ok_or(BadRequest::NoName)?;
         let name = unquoted(raw_name).ok_or(BadRequest::NoName)?.into_owned();
-        let meta = object.get("_meta").filter(|text| *text != "null");
-        let wants_progress = match meta {
-            Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),
-            None => false,
-        };
+        let wants_progress = wants_progress(object)?;
         let arguments = object.get("arguments");
         if arguments.is_some_and(|text| text != "null" && !text.starts_with('{') && !text.starts_with('"')) {
             return Err(BadRequest::BadArguments);
         }
-        let request = Self {
-            line: message.line.clone(),
-            id: message.id.expect("BUG: a request has an id"),
-            params: span(object.text),
-            name: (span(raw_name), None),
-            // A client that sends null means that there are none; a source may not take null.
-            arguments: arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty)),
-            meta: object.get("_meta").map(span),
-            wants_progress,
-            may_want_progress: false,
-            caller: None,
-            more: None,
-            state: None,
-            comes_back: OF_ROUNDS.iter().any(|name| object.get(name).is_some()),
-            left_out: Vec::new(),
-        };
+        // A client that sends null means that there are none; a source may not take null.
+        let none = arguments.filter(|text| *text == "null").map(|text| (span(text), Arguments::Empty));
+        let request = Self { arguments: none, ..Self::plain(message, object, span(raw_name), wants_progress) };
         Ok((request, name, arguments.map(span)))
     }
 
@@ -138,26 +126,27 @@ impl CallRequest {
         if let Some(name) = object.ambiguous(&ROUTED_BY).or_else(|| object.ambiguous(&OF_ROUNDS)) {
             return Err(BadRequest::Ambiguous(name));
         }
-        let meta = object.get("_meta");
-        let wants_progress = match meta.filter(|text| *text != "null") {
-            Some(text) => progress_token(&Object::parse(text).ok_or(BadRequest::BadMeta)?).is_some(),
-            None => false,
-        };
-        Ok(Self {
+        let name = name.unwrap_or(Span { start: 0, end: 0 });
+        Ok(Self::plain(message, &object, name, wants_progress(&object)?))
+    }
+
+    /// The request as the client wrote it.
+    fn plain(message: &Message, params: &Object<'_>, name: Span, wants_progress: bool) -> Self {
+        Self {
             line: message.line.clone(),
             id: message.id.expect("BUG: a request has an id"),
-            params: Span::of(&message.line, object.text),
-            name: (name.unwrap_or(Span { start: 0, end: 0 }), None),
+            params: Span::of(&message.line, params.text),
+            name: (name, None),
             arguments: None,
-            meta: meta.map(|text| Span::of(&message.line, text)),
+            meta: params.get("_meta").map(|text| Span::of(&message.line, text)),
             wants_progress,
             may_want_progress: false,
             caller: None,
             more: None,
             state: None,
-            comes_back: OF_ROUNDS.iter().any(|name| object.get(name).is_some()),
+            comes_back: OF_ROUNDS.iter().any(|name| params.get(name).is_some()),
             left_out: Vec::new(),
-        })
+        }
     }
 
     /// The request of a call that the client may take up again.

@@ -137,16 +137,22 @@ impl Reader<'_> {
         None
     }
 
+    /// The text of one of the names that users choose.
+    fn text_of<'t>(&mut self, path: &str, name: &str, value: &'t Spanned<DeValue<'_>>) -> Option<&'t str> {
+        let DeValue::String(text) = value.get_ref() else {
+            let hint = format!("write `{} = \"...\"`", dotted("", name));
+            self.mistyped(path, &value.span(), "a string", value.get_ref(), hint);
+            return None;
+        };
+        Some(text)
+    }
+
     fn headers(&mut self, place: &Place<'_>, table: &DeTable<'_>) -> Option<Value> {
         let before = self.faults.len();
         let mut headers = BTreeMap::new();
         for (name, value) in table.iter() {
             let path = dotted(&place.path, name.get_ref());
-            let DeValue::String(text) = value.get_ref() else {
-                let hint = format!("write `{} = \"...\"`", dotted("", name.get_ref()));
-                self.mistyped(&path, &value.span(), "a string", value.get_ref(), hint);
-                continue;
-            };
+            let Some(text) = self.text_of(&path, name.get_ref(), value) else { continue };
             if let Some(cause) = super::remote::refused_header(name.get_ref()) {
                 self.faults.add(&name.span(), &path, cause, "remove it, or use another name");
             }
@@ -307,11 +313,7 @@ impl Reader<'_> {
         let mut env = BTreeMap::new();
         for (name, value) in table.iter() {
             let path = dotted(&place.path, name.get_ref());
-            let DeValue::String(text) = value.get_ref() else {
-                let hint = format!("write `{} = \"...\"`", dotted("", name.get_ref()));
-                self.mistyped(&path, &value.span(), "a string", value.get_ref(), hint);
-                continue;
-            };
+            let Some(text) = self.text_of(&path, name.get_ref(), value) else { continue };
             if !is_variable(name.get_ref()) {
                 self.faults.add(&name.span(), &path, "it is no name of a variable", "use a name without `=`");
             }
