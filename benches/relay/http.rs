@@ -1,7 +1,7 @@
 //! Calls over HTTP: an ordinary source (notes, on rmcp) that serves HTTP itself, against the same program behind
 //! `toolrelay serve --http`, as a child on stdio and as it is. One client for all, on one thread, a connection for each
-//! call in flight. Where the source is a child on stdio, what it takes there by itself is told as well: a relay cannot make
-//! it faster than that.
+//! call in flight. A relayed call is also held against the same call made directly in the way in which the relay makes it:
+//! over stdio, or over HTTP in the revision that it speaks with the source.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -192,16 +192,20 @@ impl Figures {
     }
 }
 
-/// The ways to call, the first of which the others are held against. The last takes the same way with the relay in between.
-const WAYS: [&str; 5] = [
+/// The ways to call, the first of which the others are held against. The last two take the same way with the relay in between.
+const WAYS: [&str; 7] = [
     "direct",
+    "direct, 2026-07-28",
     "direct, no sessions",
     "relayed, source over stdio",
     "relayed, 2026-07-28, source over stdio",
     "relayed, source over HTTP",
+    "relayed, 2026-07-28, source over HTTP",
 ];
 /// Those whose source is a child on stdio.
-const OVER_STDIO: std::ops::Range<usize> = 2..4;
+const OVER_STDIO: std::ops::Range<usize> = 3..5;
+/// Those whose source is reached over HTTP. The relay speaks 2026-07-28 with it, whatever its own client speaks.
+const OVER_HTTP: std::ops::Range<usize> = 5..7;
 
 pub fn run(bench: &Bench) -> Outcome<()> {
     say("\nCalls over HTTP, 64 B: an ordinary source (notes, on rmcp), itself and behind the relay");
@@ -228,12 +232,14 @@ async fn compare(bench: &Bench) -> Outcome<()> {
     let reached = format!("[source.b]\nurl = \"http://{}/mcp\"", direct.address);
     let servers = [
         direct,
+        Server::start(&mut notes(&[]), "", true, false).await?,
         Server::start(&mut notes(&["--plain"]), "", false, false).await?,
         Server::start(&mut relay("http", &child)?, "b__", false, true).await?,
         Server::start(&mut relay("http-modern", &child)?, "b__", true, false).await?,
         Server::start(&mut relay("http-http", &reached)?, "b__", false, true).await?,
+        Server::start(&mut relay("http-http-modern", &reached)?, "b__", true, false).await?,
     ];
-    for server in &servers[..4] {
+    for server in &servers[..OVER_STDIO.end] {
         let note = format!("{{\"title\":\"a note\",\"body\":\"{BODY}\"}}");
         let added = Connection::open(&server.address).await?.ask(&server.call("add_note", &note, 0)).await?;
         if !added.contains("\"id\":1") {
@@ -268,12 +274,19 @@ async fn compare(bench: &Bench) -> Outcome<()> {
             }
         }
         for (at, (own, way)) in figures.iter().zip(WAYS).enumerate() {
-            let to = [(&figures[0], bar), (&over_stdio, bar)];
-            let held = if OVER_STDIO.contains(&at) { 2 } else { at.min(1) };
-            rows.push(own.row(way, in_flight, &to[..held]));
+            let as_asked = match at {
+                _ if OVER_STDIO.contains(&at) => Some(&over_stdio),
+                _ if OVER_HTTP.contains(&at) => Some(&figures[1]),
+                _ => None,
+            };
+            let to: Vec<_> = (at > 0).then_some(&figures[0]).into_iter().chain(as_asked).map(|to| (to, bar)).collect();
+            rows.push(own.row(way, in_flight, &to));
         }
         rows.push(over_stdio.row("direct, over stdio", in_flight, &[]));
     }
-    table(&["", "in flight", "p50", "p99", "calls/s", "CPU/call", "p50 to direct", "to direct over stdio"], &rows);
+    table(
+        &["", "in flight", "p50", "p99", "calls/s", "CPU/call", "p50 to direct", "to direct as the source is asked"],
+        &rows,
+    );
     Ok(())
 }

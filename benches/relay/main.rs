@@ -74,7 +74,9 @@ fn main() -> Outcome<()> {
     let wanted = |part: &str| chosen.is_empty() || chosen.iter().any(|name| name == part);
     for (part, run) in PARTS {
         if wanted(part) {
+            let before = report::processors();
             run(&bench)?;
+            report::say_withheld(&before);
         }
     }
     report::say(&report::machine());

@@ -40,6 +40,24 @@ pub fn machine() -> String {
     )
 }
 
+/// What the processors did since the start of the machine, by kind, in ticks.
+pub fn processors() -> Vec<u64> {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect()
+}
+
+/// Tells how much of the processors' time the host of this machine kept from it since `before`: a run with much of that says
+/// little.
+pub fn say_withheld(before: &[u64]) {
+    const WITHHELD: usize = 7;
+    let since: Vec<_> = processors().iter().zip(before).map(|(now, then)| now.saturating_sub(*then)).collect();
+    // What guests take is counted once more behind it.
+    let all: u64 = since.iter().take(WITHHELD + 1).sum();
+    let withheld = since.get(WITHHELD).copied().unwrap_or(0);
+    say(&format!("  processor time kept back by the host: {:.1} %", 100.0 * withheld as f64 / all.max(1) as f64));
+}
+
 /// A field of `/proc/PID/status` in bytes.
 pub fn memory(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -53,6 +53,9 @@ pub const OF_ROUNDS: [&str; 2] = ["requestState", "inputResponses"];
 /// What the requests besides `tools/call` are judged and routed by.
 const ROUTED_BY: [&str; 6] = ["name", "arguments", "uri", "ref", "taskId", "_meta"];
 
+/// The room that the hop's own members of `_meta` mostly take.
+const MEMBERS_OF_HOP: usize = 512;
+
 /// Arguments to put into a request.
 #[derive(Clone)]
 pub enum Arguments {
@@ -276,7 +279,8 @@ impl CallRequest {
     /// Queues the request with the relay's own id, in the source's era.
     pub fn send(&self, outbox: &Outbox, id: u64, era: Era) -> Result<(), Closed> {
         let id_text = id.to_string();
-        let mut edits: Vec<(Span, Piece<'_>)> = vec![(self.id, Piece::Text(&id_text))];
+        let mut edits: Vec<(Span, Piece<'_>)> = Vec::with_capacity(6 + self.left_out.len());
+        edits.push((self.id, Piece::Text(&id_text)));
         if let (span, Some(name)) = &self.name {
             edits.push((*span, Piece::Text(name)));
         }
@@ -337,38 +341,50 @@ impl CallRequest {
         if era == Era::Legacy && !own && !wants_progress {
             return None;
         }
-        let mut more = Vec::new();
-        let token = format!("\"progressToken\":{id}");
+        let mut more = String::with_capacity(MEMBERS_OF_HOP);
         if wants_progress {
-            more.push(token.as_str());
+            add_member(&mut more, "progressToken", id);
         }
-        let said = if era == Era::Modern { self.said_of_client(object.as_ref()) } else { Vec::new() };
-        more.extend(said.iter().map(String::as_str));
+        if era == Era::Modern {
+            self.say_of_client(object.as_ref(), &mut more);
+        }
+        let more = Some(&*more).filter(|more| !more.is_empty());
         let empty = Object { text: "{}", members: Vec::new() };
-        let value = object.as_ref().unwrap_or(&empty).rewritten(|name| !hop_owned(name), &more);
+        let value = object.as_ref().unwrap_or(&empty).rewritten(|name| !hop_owned(name), more.as_slice());
         Some(match self.meta {
             Some(span) => (span, value),
             None => {
                 let start = self.params.start + 1;
-                (Span { start, end: start }, format!("\"_meta\":{value},"))
+                (Span { start, end: start }, ["\"_meta\":", &value, ","].concat())
             }
         })
     }
 
     /// The hop's own members of `_meta` towards a modern source: what the client can do is mirrored, no more and no less.
-    fn said_of_client(&self, meta: Option<&Object<'_>>) -> Vec<String> {
+    fn say_of_client(&self, meta: Option<&Object<'_>>, members: &mut String) {
         let caller = self.caller.as_deref();
-        let of_meta = |name: &str| meta.and_then(|meta| meta.get(name));
-        let member = |name: &str, known: Option<&str>, standard: Option<&str>| {
-            of_meta(name).filter(|text| *text != "null").or(known).or(standard).map(|text| format!("\"{name}\":{text}"))
+        add_member(members, protocol::META_VERSION, &["\"", protocol::MODERN, "\""].concat());
+        let mut add = |name: &str, known: Option<&str>, standard: Option<&str>| {
+            let said = meta.and_then(|meta| meta.get(name)).filter(|text| *text != "null");
+            if let Some(text) = said.or(known).or(standard) {
+                add_member(members, name, text);
+            }
         };
-        let mut said = vec![format!("\"{}\":\"{}\"", protocol::META_VERSION, protocol::MODERN)];
         let capabilities = caller.and_then(|caller| caller.capabilities.as_deref());
-        said.extend(member(protocol::META_CAPABILITIES, capabilities, Some("{}")));
+        add(protocol::META_CAPABILITIES, capabilities, Some("{}"));
         let info = caller.and_then(|caller| caller.info.as_deref());
-        said.extend(member(protocol::META_CLIENT, info, Some(protocol::own_info())));
-        said.extend(member(protocol::META_LOG_LEVEL, caller.and_then(|caller| caller.log_level.as_deref()), None));
-        said
+        add(protocol::META_CLIENT, info, Some(protocol::own_info()));
+        add(protocol::META_LOG_LEVEL, caller.and_then(|caller| caller.log_level.as_deref()), None);
+    }
+}
+
+/// Adds a member to those of an object.
+fn add_member(members: &mut String, name: &str, value: &str) {
+    if !members.is_empty() {
+        members.push(',');
+    }
+    for part in ["\"", name, "\":", value] {
+        members.push_str(part);
     }
 }
 

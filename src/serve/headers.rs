@@ -23,14 +23,12 @@ impl Accepts {
     /// A client that says nothing takes JSON.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut accepts = Accepts { json: false, events: false };
-        let lists: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-        for item in lists.iter().flat_map(|list| list.split(',')) {
-            match item.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" => accepts.json = true,
-                "text/event-stream" | "text/*" => accepts.events = true,
-                "*/*" => accepts = Accepts { json: true, events: true },
-                _ => {}
-            }
+        let lists = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        for item in lists.flat_map(|list| list.split(',')) {
+            let item = item.split(';').next().unwrap_or_default().trim();
+            let is = |names: [&str; 3]| names.iter().any(|name| item.eq_ignore_ascii_case(name));
+            accepts.json |= is(["application/json", "application/*", "*/*"]);
+            accepts.events |= is(["text/event-stream", "text/*", "*/*"]);
         }
         if !accepts.json && !accepts.events {
             accepts.json = true;

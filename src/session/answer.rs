@@ -127,8 +127,7 @@ impl Exchange {
             let place = reply.result.expect("BUG: a reply has a result or an error");
             return self.pass_member(reply, "result", place, Role::Result);
         };
-        let kind = object.string("resultType").map(|kind| kind.into_owned());
-        match kind.as_deref() {
+        match object.string("resultType").as_deref() {
             Some(kind) if from == Era::Modern && !RESULT_TYPES.contains(&kind) => {
                 let text = format!("the source answered with the result type `{kind}`, which toolrelay does not carry");
                 self.error(protocol::INTERNAL_ERROR, &text, None);
@@ -157,7 +156,8 @@ impl Exchange {
     /// A result between eras: `resultType` put in or taken out, hop-owned `_meta` taken out, all else as it came.
     fn pass_object(&self, reply: &Message, object: &Object<'_>, from: Era, hints: &str) {
         let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{", self.id);
-        let mut pieces = vec![Piece::Text(&head)];
+        let mut pieces = Vec::with_capacity(2 * object.members.len() + 6);
+        pieces.push(Piece::Text(&head));
         // What a legacy source calls so is its own, and means nothing here.
         let typed = from == Era::Modern && object.get("resultType").is_some();
         if self.modern && !typed {

@@ -232,12 +232,12 @@ impl Connection {
     }
 }
 
-/// Whether an event is the answer to what was asked.
 /// Whether a client is asked this, and not the relay.
 fn is_for_client(method: &str) -> bool {
     matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
 }
 
+/// Whether an event is the answer to what was asked.
 fn is_answer(event: &Event, asked: Option<Asked>) -> bool {
     let message = Message::parse(event.data.clone().freeze()).ok().filter(|message| message.kind == Kind::Reply);
     message.is_some_and(|message| message.number_id() == asked.map(|asked| asked.id))

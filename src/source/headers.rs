@@ -10,6 +10,9 @@ use crate::protocol;
 use crate::protocol::headers::{self, METHOD, NAME, PARAM, Repeated, VERSION, encoded};
 use crate::wire::{Message, Object};
 
+/// The room that the headers of a message mostly take, besides those of arguments.
+const HEADERS: usize = 6;
+
 /// The arguments that tools want in headers, learnt from the lists that came over this connection.
 #[derive(Default)]
 pub struct ParamHeaders(Mutex<BTreeMap<String, Vec<Repeated>>>);
@@ -35,30 +38,30 @@ impl ParamHeaders {
     /// The headers of a request.
     pub fn of(&self, message: &Message) -> HeaderMap {
         let method = message.method_name();
-        let mut sent = HeaderMap::new();
+        let mut sent = HeaderMap::with_capacity(HEADERS);
         sent.insert(VERSION, HeaderValue::from_static(protocol::MODERN));
-        add(&mut sent, METHOD, &method);
+        add(&mut sent, HeaderName::from_static(METHOD), &method);
         let params = message.params_text().and_then(Object::parse);
         let (Some(params), Some(member)) = (params, protocol::named_by(&method)) else { return sent };
         let Some(name) = params.string(member) else { return sent };
-        add(&mut sent, NAME, &name);
+        add(&mut sent, HeaderName::from_static(NAME), &name);
         if method != "tools/call" {
             return sent;
         }
         let wanted = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&*name).cloned().unwrap_or_default();
         let values = headers::values(params.get("arguments").unwrap_or("{}"), &wanted);
         for (Repeated { header, .. }, value) in wanted.iter().zip(values) {
-            if let Some(value) = value.and_then(plain) {
-                add(&mut sent, &format!("{PARAM}{header}"), &value);
+            let name = HeaderName::from_bytes(format!("{PARAM}{header}").to_ascii_lowercase().as_bytes());
+            if let (Some(value), Ok(name)) = (value.and_then(plain), name) {
+                add(&mut sent, name, &value);
             }
         }
         sent
     }
 }
 
-fn add(headers: &mut HeaderMap, name: &str, value: &str) {
-    let sent = HeaderValue::from_str(&encoded(value));
-    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.to_ascii_lowercase().as_bytes()), sent) {
+fn add(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(&encoded(value)) {
         headers.insert(name, value);
     }
 }

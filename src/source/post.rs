@@ -166,7 +166,7 @@ impl Connection {
 
     async fn answer(
         self: &Arc<Self>,
-        response: Response,
+        mut response: Response,
         asked: Asked,
         session: &Session,
     ) -> Result<Outcome, CallError> {
@@ -177,11 +177,15 @@ impl Connection {
         if asked.what == What::Initialize {
             self.session.note_id(response.headers().get(SESSION));
         }
-        let headers = response.headers().clone();
+        let headers = std::mem::take(response.headers_mut());
         match refusal::content_type(&headers).as_str() {
             "text/event-stream" => {
                 let end = self.read_stream(response, Some(asked)).await?;
-                Box::pin(self.stream_ended(end, asked, session)).await
+                match (end.complaint, end.answered) {
+                    (Some(complaint), _) => Ok(Outcome::Complains(complaint)),
+                    (None, true) => Ok(Outcome::Answered),
+                    (None, false) => Box::pin(self.stream_ended(end, asked, session)).await,
+                }
             }
             kind => {
                 let body = self.read_body(response).await?;

@@ -25,7 +25,7 @@ pub struct Session {
 
 impl Session {
     pub fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderMap::with_capacity(4);
         if let Some(id) = &self.id {
             headers.insert(SESSION, id.clone());
         }

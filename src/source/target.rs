@@ -23,6 +23,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long sent data may stay unacknowledged before the connection counts as dead.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
+/// How many headers a request has besides its message's and its source's.
+const HEADERS_BESIDE: usize = 4;
 /// The most redirects one request follows.
 const REDIRECTS_MAX: usize = 5;
 /// The most characters of a source's own words in an error.
@@ -180,11 +182,16 @@ impl Target {
     ) -> Result<Response, Trouble> {
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let mut headers = worn.headers.clone();
-            more.iter().for_each(|(name, value)| drop(headers.insert(name, value.clone())));
+            let mut headers = HeaderMap::with_capacity(worn.headers.len() + more.len() + HEADERS_BESIDE);
+            worn.headers.iter().chain(more).for_each(|(name, value)| drop(headers.insert(name, value.clone())));
             headers.insert(via::HEADER, self.via.told());
-            let request = self.client.request(method.clone(), url.clone()).headers(headers).body(body.clone());
-            let response = request.send().await.map_err(|error| self.trouble(&error))?;
+            let request = self.client.request(method.clone(), url.clone()).body(body.clone());
+            let mut request = request.build().map_err(|error| self.trouble(&error))?;
+            // A login in the address comes as a header, and gives way to what is worn.
+            for (name, value) in std::mem::replace(request.headers_mut(), headers) {
+                name.map(|name| request.headers_mut().entry(name).or_insert(value));
+            }
+            let response = self.client.execute(request).await.map_err(|error| self.trouble(&error))?;
             let Some(next) = redirect(&response) else { return Ok(response) };
             url = self.follow(method, &url, response.status(), next.as_deref())?;
         }

@@ -22,23 +22,34 @@ pub struct Via(Arc<Marks>);
 
 struct Marks {
     own: String,
+    /// What is told where there is none before it.
+    alone: HeaderValue,
     /// Of those before it, each with when it was last seen.
     before: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Default for Via {
     fn default() -> Self {
-        Self(Arc::new(Marks { own: crate::name::unguessable(), before: Mutex::default() }))
+        let own = crate::name::unguessable();
+        let alone = header(&own);
+        Self(Arc::new(Marks { own, alone, before: Mutex::default() }))
     }
+}
+
+fn header(marks: &str) -> HeaderValue {
+    HeaderValue::from_str(marks).expect("BUG: marks are letters and digits")
 }
 
 impl Via {
     /// What every request to a source says.
     pub fn told(&self) -> HeaderValue {
         let before = self.0.before.lock().unwrap_or_else(PoisonError::into_inner);
+        if before.is_empty() {
+            return self.0.alone.clone();
+        }
         let recent = before.iter().filter(|(_, seen)| seen.elapsed() < KEPT).map(|(mark, _)| mark.as_str());
         let marks: Vec<_> = std::iter::once(self.0.own.as_str()).chain(recent).take(MARKS_MAX).collect();
-        HeaderValue::from_str(&marks.join(",")).expect("BUG: marks are letters and digits")
+        header(&marks.join(","))
     }
 
     /// Takes note of the relays that a client's request came through; `false` when this one is among them.

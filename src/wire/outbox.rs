@@ -22,6 +22,15 @@ const SLICES: usize = 16;
 /// go makes its reader wait for all of it.
 const WRITE_MAX: usize = 128 * 1024;
 
+/// How much of a frame is copied: all but what is shared.
+fn copied(pieces: &[Piece<'_>]) -> usize {
+    let lengths = pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => text.len(),
+        Piece::Slice(_, start, end) => Some(end - start).filter(|len| *len < SHARE_FROM).unwrap_or(0),
+    });
+    lengths.sum()
+}
+
 /// A part of a frame.
 #[derive(Debug, Clone, Copy)]
 pub enum Piece<'a> {
@@ -100,6 +109,7 @@ struct Queue {
 
 impl Queue {
     fn add_line(&mut self, pieces: &[Piece<'_>]) {
+        self.tail.reserve(copied(pieces) + 1);
         for piece in pieces {
             match *piece {
                 Piece::Text(text) => self.tail.extend_from_slice(text.as_bytes()),
@@ -118,7 +128,7 @@ impl Queue {
 
     fn add_frame(&mut self, pieces: &[Piece<'_>], role: Role) {
         let mut frame = Frame { parts: Vec::with_capacity(1), role };
-        let mut text = BytesMut::new();
+        let mut text = BytesMut::with_capacity(copied(pieces));
         for piece in pieces {
             match *piece {
                 Piece::Text(part) => text.extend_from_slice(part.as_bytes()),
