@@ -448,6 +448,7 @@ fn five_thousand_sessions_leave_nothing_behind() {
 /// So many clients begin a session and vanish; every fifth of them listens until then, and every tenth says that it goes. As
 /// many requests are refused. Gives the sessions that nobody ended, when they have expired.
 fn sessions(front: &Front, count: usize) -> Vec<String> {
+    let descriptors = held(front).1;
     let (mut left, mut streams) = (Vec::with_capacity(count), Vec::new());
     for n in 0..count {
         let client = front.greeted(None);
@@ -473,6 +474,9 @@ fn sessions(front: &Front, count: usize) -> Vec<String> {
         }
     }
     drop(streams);
+    // A session is idle from the end of its stream on, which the relay may notice later than the newest session has begun.
+    eventually("the streams are gone", || held(front).1 <= descriptors + 2);
+    left.push(front.greeted(None).session.clone().unwrap());
     // A look keeps a session alive, so each is looked at once. When one has expired, so have those that are older.
     while {
         let id = left.pop().expect("sessions expire");
