@@ -233,7 +233,8 @@ fn a_session_that_is_begun_again_has_its_stream_again() {
 fn what_listens_waits_for_the_credentials_of_now() {
     for (usual, is_modern) in [(web::legacy as fn(&Seen, &mut Out), false), (web::modern, true)] {
         let right = Arc::new(std::sync::Mutex::new("first-token-12345"));
-        let taken = right.clone();
+        let (taken, open) = (right.clone(), Arc::new(AtomicBool::new(false)));
+        let opens = open.clone();
         let web = Web::start(usual, move |seen: &Seen, out: &mut Out| {
             let given = seen.header("authorization").and_then(|it| it.strip_prefix("Bearer "));
             let is_right = || given == Some(*taken.lock().unwrap());
@@ -245,6 +246,7 @@ fn what_listens_waits_for_the_credentials_of_now() {
             if listens {
                 out.stream();
                 out.chunk(": here\n\n");
+                opens.store(true, Ordering::SeqCst);
                 while is_right() && !out.is_closed_within(std::time::Duration::from_millis(50)) {}
                 out.close();
             }
@@ -259,7 +261,9 @@ fn what_listens_waits_for_the_credentials_of_now() {
             let all = all.filter(|it| it.method == "GET" || it.rpc() == "subscriptions/listen");
             all.filter_map(|it| it.header("authorization").map(str::to_owned)).collect::<Vec<_>>()
         };
-        eventually("it is open", || opened().len() == 1);
+        eventually("it is open", || open.load(Ordering::SeqCst));
+        // A source whose listing is refused is left, and listens to nothing.
+        eventually("it is listed", || relay.status("web")["tools"] != 0);
         *right.lock().unwrap() = "second-token-6789";
         eventually("it is refused", || opened().len() >= 2);
         place.write("token", "second-token-6789");

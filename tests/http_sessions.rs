@@ -474,12 +474,13 @@ fn sessions(front: &Front, count: usize) -> Vec<String> {
         }
     }
     drop(streams);
-    // A session is idle from the end of its stream on, which the relay may notice later than the newest session has begun.
+    // A session is idle from the end of its stream on, which the relay may notice later than the newest session has begun. So
+    // more begin afterwards, enough of them for one look at each while they expire: a look keeps a session alive. When one
+    // of these has expired, so have all that nobody has used since.
     eventually("the streams are gone", || held(front).1 <= descriptors + 2);
-    left.push(front.greeted(None).session.clone().unwrap());
-    // A look keeps a session alive, so each is looked at once. When one has expired, so have those that are older.
+    let mut later: Vec<String> = (0..300).map(|_| front.greeted(None).session.clone().unwrap()).collect();
     while {
-        let id = left.pop().expect("sessions expire");
+        let id = later.pop().expect("sessions expire");
         front.post(&[&format!("Mcp-Session-Id: {id}")], PING).head.status != 404
     } {
         std::thread::sleep(Duration::from_millis(50));
