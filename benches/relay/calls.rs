@@ -1,10 +1,10 @@
 //! Calls through the relay against the same calls direct, by direct name and by `call_tool`.
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::peer::{Call, Peer};
-use crate::report::{against, cpu_time, median, memory, mib, quantile, say, table, time, verdict};
+use crate::report::{cpu_time, memory, mib, say, table, verdict};
+use crate::rounds::{Figures, Round, Tries};
 use crate::{Bench, Outcome};
 
 const MIB: usize = 1024 * 1024;
@@ -28,7 +28,7 @@ struct Case {
 }
 
 fn rounds(bench: &Bench) -> usize {
-    if bench.quick { 5 } else { 15 }
+    if bench.quick { 7 } else { 21 }
 }
 
 pub fn small(bench: &Bench) -> Outcome<()> {
@@ -62,7 +62,7 @@ fn small_cases(tool: &'static str, arguments: &str, reads: bool) -> Vec<Case> {
         p50_bar,
         rate_bar,
     };
-    vec![case(1, 1500, 1.5, None), case(16, 3200, 1.2, None), case(64, 6400, 1.2, Some(0.8))]
+    vec![case(1, 600, 1.5, None), case(16, 1600, 1.2, None), case(64, 3200, 1.2, Some(0.8))]
 }
 
 fn large_cases(quick: bool) -> Vec<Case> {
@@ -100,7 +100,7 @@ fn against_source(bench: &Bench, name: &str, mut source: Command, cases: Vec<Cas
     }
     let mut rows = Vec::new();
     for case in &cases {
-        rows.extend(compare(case, rounds, &mut direct, &mut relay)?);
+        rows.extend(compare(bench, case, rounds, &mut direct, &mut relay)?);
     }
     table(&["", "in flight", "p50", "p99", "calls/s", "relay CPU/call", "p50 to direct", "rate to direct"], &rows);
     let peak = memory(relay.pid(), "VmHWM");
@@ -108,63 +108,55 @@ fn against_source(bench: &Bench, name: &str, mut source: Command, cases: Vec<Cas
     Ok(())
 }
 
-/// The figures of one way to call, over all rounds.
-#[derive(Default)]
-struct Figures {
-    p50: Vec<Duration>,
-    p99: Vec<Duration>,
-    rate: Vec<f64>,
-    cpu: Duration,
-    calls: usize,
-}
+/// Calls under way, calls in all, and whether their answers are read.
+type Size = (usize, usize, bool);
 
-impl Figures {
-    fn round(&mut self, peer: &mut Peer, call: &mut Call, case: &Case) -> Outcome<()> {
+/// A round of calls to a process, made again where the host held it up.
+pub fn round(bench: &Bench, peer: &mut Peer, call: &mut Call, (in_flight, count, reads): Size) -> Outcome<Round> {
+    let mut tries = Tries::of(&bench.counted);
+    loop {
         let before = cpu_time(peer.pid());
-        let mut run = peer.calls(call, case.in_flight, case.count, case.reads)?;
-        self.cpu += cpu_time(peer.pid()).saturating_sub(before);
-        self.calls += case.count;
-        self.rate.push(case.count as f64 / run.total.as_secs_f64());
-        self.p50.push(quantile(&mut run.latencies, 0.5));
-        self.p99.push(quantile(&mut run.latencies, 0.99));
-        Ok(())
-    }
-
-    fn row(&self, way: &str, case: &Case, direct: &Self) -> Vec<String> {
-        let ratios =
-            |own: &[f64], other: &[f64]| median(&mut own.iter().zip(other).map(|(a, b)| a / b).collect::<Vec<_>>());
-        let seconds = |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
-        let rate = median(&mut self.rate.clone());
-        let mut row = vec![
-            format!("{} {way}", case.title),
-            case.in_flight.to_string(),
-            time(quantile(&mut self.p50.clone(), 0.5)),
-            time(quantile(&mut self.p99.clone(), 0.5)),
-            if rate < 10_000.0 { format!("{rate:.0}") } else { format!("{:.1}k", rate / 1e3) },
-        ];
-        if !std::ptr::eq(self, direct) {
-            row.push(time(self.cpu / u32::try_from(self.calls).unwrap_or(u32::MAX)));
-            row.push(against(ratios(&seconds(&self.p50), &seconds(&direct.p50)), case.p50_bar, false));
-            let ratio = ratios(&self.rate, &direct.rate);
-            row.push(case.rate_bar.map_or_else(|| format!("{ratio:.2}x"), |bar| against(ratio, bar, true)));
+        let run = peer.calls(call, in_flight, count, reads)?;
+        let cpu = cpu_time(peer.pid()).saturating_sub(before);
+        if let Some(round) = tries.end(Round::of(run.latencies, run.total, cpu)) {
+            return Ok(round);
         }
-        row
     }
 }
 
-fn compare(case: &Case, rounds: usize, direct: &mut Peer, relay: &mut Peer) -> Outcome<Vec<Vec<String>>> {
+fn row(way: &str, case: &Case, own: &Figures, direct: Option<&Figures>) -> Vec<String> {
+    let mut row = vec![format!("{} {way}", case.title), case.in_flight.to_string()];
+    row.extend(own.cells());
+    if let Some(direct) = direct {
+        row.extend([own.cpu(), own.p50_to(direct, case.p50_bar), own.rate_to(direct, case.rate_bar)]);
+    }
+    row
+}
+
+fn compare(
+    bench: &Bench,
+    case: &Case,
+    rounds: usize,
+    direct: &mut Peer,
+    relay: &mut Peer,
+) -> Outcome<Vec<Vec<String>>> {
     let mut straight = Call::new(case.tool, &case.arguments);
     direct.calls(&mut straight, case.in_flight, case.in_flight, case.reads)?;
     let mut named = straight.by_name(&format!("b__{}", case.tool), &case.arguments);
     let inner = format!("{{\"source\":\"bench\",\"tool\":\"{}\",\"arguments\":{}}}", case.tool, case.arguments);
     let mut dispatched = straight.by_name("call_tool", &inner);
     relay.calls(&mut named, case.in_flight, case.in_flight, case.reads)?;
+    let size = (case.in_flight, case.count, case.reads);
     let mut figures = <[Figures; 3]>::default();
     for _ in 0..rounds {
-        figures[0].round(direct, &mut straight, case)?;
-        figures[1].round(relay, &mut named, case)?;
-        figures[2].round(relay, &mut dispatched, case)?;
+        figures[0].add(round(bench, direct, &mut straight, size)?);
+        figures[1].add(round(bench, relay, &mut named, size)?);
+        figures[2].add(round(bench, relay, &mut dispatched, size)?);
     }
-    let ways = figures.iter().zip(["direct", "by name", "call_tool"]);
-    Ok(ways.map(|(own, way)| own.row(way, case, &figures[0])).collect())
+    let [direct, named, dispatched] = &figures;
+    Ok(vec![
+        row("direct", case, direct, None),
+        row("by name", case, named, Some(direct)),
+        row("call_tool", case, dispatched, Some(direct)),
+    ])
 }

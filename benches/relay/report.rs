@@ -47,15 +47,13 @@ pub fn processors() -> Vec<u64> {
     line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect()
 }
 
-/// Tells how much of the processors' time the host of this machine kept from it since `before`: a run with much of that says
-/// little.
-pub fn say_withheld(before: &[u64]) {
+/// The share of the processors' time that the host of this machine kept from it since `before`.
+pub fn withheld(before: &[u64]) -> f64 {
     const WITHHELD: usize = 7;
     let since: Vec<_> = processors().iter().zip(before).map(|(now, then)| now.saturating_sub(*then)).collect();
     // What guests take is counted once more behind it.
     let all: u64 = since.iter().take(WITHHELD + 1).sum();
-    let withheld = since.get(WITHHELD).copied().unwrap_or(0);
-    say(&format!("  processor time kept back by the host: {:.1} %", 100.0 * withheld as f64 / all.max(1) as f64));
+    since.get(WITHHELD).copied().unwrap_or(0) as f64 / all.max(1) as f64
 }
 
 /// A field of `/proc/PID/status` in bytes.

@@ -11,12 +11,15 @@ use toolrelay::config::{self, SourceEntry, SystemLookup};
 use toolrelay::control::key_of;
 use toolrelay::store::{Kept, Store};
 
-use crate::peer::{Call, INITIALIZE, INITIALIZED, Peer};
+use crate::peer::{Call, INITIALIZE, INITIALIZED, Peer, Run};
 use crate::report::{memory, mib, quantile, say, time, verdict};
+use crate::rounds::Tries;
 use crate::{Bench, Outcome};
 
 /// How large a tool of the generated listings is: the mean of what real servers list.
 const TOOL_BYTES: usize = 1800;
+/// How many calls of the relay's own tools a round has.
+pub const ROUND: usize = 50;
 const VERBS: [&str; 10] = ["create", "list", "get", "update", "delete", "search", "send", "export", "merge", "archive"];
 const NOUNS: [&str; 20] = [
     "issue",
@@ -133,16 +136,28 @@ fn tools(bench: &Bench, file: &std::path::Path, bar: u64) -> Outcome<()> {
     relay.ask("tools/call", "{\"name\":\"find_tools\",\"arguments\":{\"query\":\"create an invoice\"}}")?;
     say(&format!("  the first find_tools, which builds the index: {}", time(began.elapsed())));
     tell("with the index built");
-    let rounds = if bench.quick { 20 } else { 100 };
-    let mut times = Vec::new();
-    for at in 0..10 * rounds {
-        times.extend(relay.calls(&mut Call::new("find_tools", &query(at)), 1, 1, false)?.latencies);
-    }
+    let rounds = if bench.quick { 4 } else { 20 };
+    let mut times = timed(bench, rounds, |at| relay.calls(&mut Call::new("find_tools", &query(at)), 1, 1, false))?;
     tell_times("find_tools", &mut times, Duration::from_millis(2));
-    let mut times = relay.calls(&mut Call::new("list_toolsets", "{}"), 1, rounds, false)?.latencies;
+    let mut times = timed(bench, rounds, |_| relay.calls(&mut Call::new("list_toolsets", "{}"), 1, 1, false))?;
     tell_times("list_toolsets", &mut times, Duration::from_millis(5));
     tell("at the end");
     Ok(())
+}
+
+/// Times so many rounds of calls, one after the other.
+fn timed(bench: &Bench, rounds: usize, mut call: impl FnMut(usize) -> Outcome<Run>) -> Outcome<Vec<Duration>> {
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let mut tries = Tries::of(&bench.counted);
+        times.extend(loop {
+            let runs: Vec<Run> = (round * ROUND..(round + 1) * ROUND).map(&mut call).collect::<Outcome<_>>()?;
+            if let Some(runs) = tries.end(runs) {
+                break runs.into_iter().flat_map(|run| run.latencies);
+            }
+        });
+    }
+    Ok(times)
 }
 
 /// The arguments of a search that differ from one to the next.
