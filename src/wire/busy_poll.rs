@@ -1,6 +1,7 @@
 //! Owns how long the thread that carries all messages looks for the next one before it sleeps: to be woken takes longer than
 //! to carry a message. It looks only while the messages of an exchange have lately come one soon after the other, as the
-//! halt polling of KVM does, and never where many are under way or there is one processor.
+//! halt polling of KVM does, and never where many are under way or there is one processor. It makes way for whoever else
+//! waits for its processor.
 //! It does not know what is waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -105,6 +106,8 @@ impl BusyPoll {
             self.look.notified().await;
             let until = Instant::now() + SOON;
             while !SENT.load(Ordering::Relaxed) && Instant::now() < until {
+                // A source may have threads that hand its answer on, and wait for this processor.
+                std::thread::yield_now();
                 // The runtime asks the system for what has come, and does not sleep, while there is something to do.
                 tokio::task::yield_now().await;
             }
