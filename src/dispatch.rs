@@ -407,12 +407,17 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
         return route(snapshot, entry);
     }
     let named = snapshot.catalog.tools_named(tool);
-    match named.as_slice() {
+    let front = by_id(snapshot, tool);
+    // No source takes calls that are meant for another one by naming its tools so.
+    let is_meant = |entry: &&Entry| {
+        front.is_none_or(|(id, _)| entry.source.as_str() == id || snapshot.catalog.drawer_of(entry).as_str() == id)
+    };
+    match named.into_iter().filter(is_meant).collect::<Vec<_>>().as_slice() {
         [entry] => return route(snapshot, entry),
         [] => {}
         several => return Resolved::Refused(ambiguous(tool, several)),
     }
-    if let Some((source, rest)) = split(snapshot, tool) {
+    if let Some((source, rest)) = front.or_else(|| by_prefix(snapshot, tool)) {
         return resolve_named(snapshot, source, rest);
     }
     let mut withheld = snapshot.catalog.toolsets.iter().filter_map(|toolset| Some((toolset, toolset.withheld(tool)?)));
@@ -430,14 +435,18 @@ fn resolve_bare(snapshot: &Snapshot, tool: &str) -> Resolved {
     Resolved::Refused(error)
 }
 
-/// The source or toolset in front of a tool's name, by its id, else by its prefix; of several the one that fits longest.
-fn split<'a>(snapshot: &'a Snapshot, tool: &'a str) -> Option<(&'a str, &'a str)> {
-    let toolsets = || snapshot.catalog.toolsets.iter();
-    let drawers = snapshot.catalog.drawers().iter().map(|drawer| drawer.id.as_str());
-    let ids = toolsets().map(|toolset| toolset.id.as_str()).chain(drawers);
-    let by_id = ids.filter_map(|id| Some((id, bare(tool, id, "")?))).min_by_key(|(_, rest)| rest.len());
-    let prefixes = toolsets().filter_map(|toolset| Some((toolset.id.as_str(), bare(tool, "", &toolset.prefix)?)));
-    by_id.or_else(|| prefixes.min_by_key(|(_, rest)| rest.len()))
+/// The source or toolset in front of a tool's name, by its id; of several the one that fits longest.
+fn by_id<'a>(snapshot: &'a Snapshot, tool: &'a str) -> Option<(&'a str, &'a str)> {
+    let sources = snapshot.catalog.toolsets.iter().map(|toolset| toolset.id.as_str());
+    let ids = sources.chain(snapshot.catalog.drawers().iter().map(|drawer| drawer.id.as_str()));
+    ids.filter_map(|id| Some((id, bare(tool, id, "")?))).min_by_key(|(_, rest)| rest.len())
+}
+
+/// The same by its prefix.
+fn by_prefix<'a>(snapshot: &'a Snapshot, tool: &'a str) -> Option<(&'a str, &'a str)> {
+    let toolsets = snapshot.catalog.toolsets.iter();
+    let fits = toolsets.filter_map(|toolset| Some((toolset.id.as_str(), bare(tool, "", &toolset.prefix)?)));
+    fits.min_by_key(|(_, rest)| rest.len())
 }
 
 fn route(snapshot: &Snapshot, entry: &Entry) -> Resolved {

@@ -33,21 +33,43 @@ const PREFIXES: &[&str] = &[
     "hf_",
 ];
 const TOKEN_MIN: usize = 8;
+/// How much of a secret has to be there, where it is cut off.
+const BEGUN_MIN: usize = 8;
 /// How many layers of escapes are looked through.
 const LAYERS_MAX: usize = 3;
 /// Words after which a value is a credential: `Bearer x`, `token=x`, `api_key: x`.
 const INTRODUCERS: &[&str] =
     &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
 
-/// The values in every form in which programs tend to show them: as they are, percent-encoded, in hex and base64 (also as
-/// part of a longer text), and as in a JSON string. The longest first.
+/// Masks the secrets of a source, as they are now, in words of its own.
+pub type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The values in every form in which programs tend to show them: as they are and line by line, the password of an address
+/// alone, percent-encoded, in hex and base64 (also as part of a longer text), and as in a JSON string. The longest first.
 pub fn forms(secrets: Vec<String>) -> Vec<String> {
+    let parts: Vec<String> = secrets.iter().flat_map(|secret| parts(secret)).collect();
+    let secrets = [secrets, parts].concat();
     let mut forms: Vec<String> =
         secrets.iter().filter(|secret| secret.len() >= SECRET_MIN).flat_map(|secret| encodings(secret)).collect();
     forms.extend(secrets);
     forms.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     forms.dedup();
     forms
+}
+
+/// What of a secret is shown alone: each of its lines, which may be written as `\n`, and the password of an address.
+fn parts(secret: &str) -> Vec<String> {
+    let text = secret.replace("\\r", "\r").replace("\\n", "\n");
+    let mut parts: Vec<String> = match text.contains(['\n', '\r']) {
+        true => text.split(['\n', '\r']).map(|line| line.trim().to_owned()).collect(),
+        false => Vec::new(),
+    };
+    if let Some(password) = reqwest::Url::parse(secret).ok().as_ref().and_then(reqwest::Url::password) {
+        parts.push(password.to_owned());
+        parts.extend(unescaped(password));
+    }
+    parts.retain(|part| part.len() >= SECRET_MIN);
+    parts
 }
 
 fn encodings(secret: &str) -> Vec<String> {
@@ -68,6 +90,7 @@ fn encodings(secret: &str) -> Vec<String> {
     };
     let quoted = crate::wire::quoted(secret);
     let mut forms = vec![
+        secret.chars().filter(|c| !c.is_ascii_control()).collect(),
         hex.to_ascii_uppercase(),
         hex,
         percent("%20", true),
@@ -93,7 +116,7 @@ pub fn mask(text: &str, secrets: &[String]) -> String {
             out = out.replace(secret.as_str(), MASK);
         }
     }
-    let out = mask_escaped(out, secrets);
+    let out = mask_begun(mask_escaped(out, secrets), secrets);
     let mut masked = String::with_capacity(out.len());
     let mut introduced = false;
     for word in words(&out) {
@@ -113,8 +136,23 @@ pub fn mask(text: &str, secrets: &[String]) -> String {
     masked
 }
 
+/// Masks a secret of which only the beginning is there, at the end of a text that was cut.
+fn mask_begun(mut text: String, secrets: &[String]) -> String {
+    let whole = text.trim_end_matches('\u{fffd}').len();
+    let begins = |secret: &String| {
+        let (start, tail) = (secret.as_bytes().get(..BEGUN_MIN)?, whole.saturating_sub(secret.len()));
+        let mut found = memchr::memmem::find_iter(&text.as_bytes()[tail..whole], start).map(|at| at + tail);
+        found.find(|at| secret.as_bytes().starts_with(&text.as_bytes()[*at..whole]))
+    };
+    if let Some(at) = secrets.iter().filter_map(begins).min() {
+        text.truncate(at);
+        text.push_str(MASK);
+    }
+    text
+}
+
 /// Masks what is secret once escapes are read: those of JSON and programs, of addresses, of HTML, in part or throughout, and
-/// one within the other.
+/// one within the other; and once what terminals do not show is left out.
 fn mask_escaped(text: String, secrets: &[String]) -> String {
     let mut found: Vec<(usize, usize)> = Vec::new();
     let mut layer = Layer::of(&text);
@@ -178,6 +216,7 @@ fn unescape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     let of_byte = |digits: &[u8], length| Some((vec![u8::try_from(number(digits, 16)?).ok()?], length));
     let of_char = |code: u32, length| Some((char::from_u32(code)?.to_string().into_bytes(), length));
     match rest {
+        [0..=31 | 127, ..] => Some((Vec::new(), control_length(rest))),
         [b'%', a, b, ..] => of_byte(&[*a, *b], 3),
         [b'\\', b'u', a, b, c, d, ..] => of_char(number(&[*a, *b, *c, *d], 16)?, 6),
         [b'\\', b'x', a, b, ..] => of_byte(&[*a, *b], 4),
@@ -196,6 +235,24 @@ fn unescape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
             }
         }
         _ => None,
+    }
+}
+
+/// How long the control character at the beginning is, with all of the sequence that it begins (ECMA-48).
+fn control_length(rest: &[u8]) -> usize {
+    const BELL: u8 = 7;
+    let Some(after) = rest.strip_prefix(b"\x1b") else { return 1 };
+    match after {
+        [b'[', sequence @ ..] => {
+            let end = sequence.iter().position(|byte| !(0x20..=0x3f).contains(byte));
+            2 + end.map_or(sequence.len(), |end| end + usize::from((0x40..=0x7e).contains(&sequence[end])))
+        }
+        [b']', sequence @ ..] => match sequence.iter().position(|byte| matches!(*byte, BELL | 0x1b)) {
+            Some(end) => 2 + end + if sequence[end..].starts_with(b"\x1b\\") { 2 } else { 1 },
+            None => 1,
+        },
+        [byte, ..] if byte.is_ascii_graphic() => 2,
+        _ => 1,
     }
 }
 
@@ -231,17 +288,15 @@ fn looks_random(word: &str) -> bool {
 /// `text` as one line fit for a message: control characters and escape sequences gone, at most `max` characters.
 pub fn one_line(text: &str, max: usize) -> String {
     let mut out = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c == '\u{1b}' {
-            if chars.next_if_eq(&'[').is_some() {
-                while chars.next().is_some_and(|c| !c.is_ascii_alphabetic()) {}
-            }
-        } else if c.is_control() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = if c == '\u{1b}' { control_length(rest.as_bytes()) } else { c.len_utf8() };
+        if c.is_control() && c != '\u{1b}' {
             out.push(' ');
-        } else {
+        } else if c != '\u{1b}' {
             out.push(c);
         }
+        rest = &rest[length..];
     }
     let out = out.trim();
     if out.chars().count() <= max {
@@ -319,7 +374,54 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_secrets_are_masked() {
+        let key = "-----BEGIN KEY-----\nMIIfirstline\nsecondLINE\n-----END KEY-----\n";
+        for key in [key.to_owned(), key.replace('\n', "\\n"), key.replace('\n', "\r\n")] {
+            let secrets = forms(vec![key.clone()]);
+            for line in ["MIIfirstline", "secondLINE"] {
+                assert_eq!(mask(&format!("| {line} |"), &secrets), "| *** |", "{key:?}");
+            }
+            assert_eq!(mask(&format!("<{key}>"), &secrets), "<***>", "{key:?}");
+            assert_eq!(mask(&format!("<{}>", key.replace(['\n', '\r'], "")), &secrets), "<***>", "{key:?}");
+        }
+        let secrets = forms(vec!["postgres://me:pa%20ss42x@db/x".to_owned()]);
+        assert_eq!(mask("no login with pa ss42x or pa%20ss42x", &secrets), "no login with *** or ***");
+        assert_eq!(mask("no login at db for me", &secrets), "no login at db for me");
+    }
+
+    #[test]
+    fn what_terminals_do_not_show_hides_no_secret() {
+        let secrets = forms(vec!["abcdEFGH12345678".to_owned()]);
+        for shown in [
+            "abcd\u{1b}[31mEFGH\u{1b}[0m12345678",
+            "abcdEFGH\u{1b}[1;38;5;9m12345678",
+            "abcd\u{1b}]8;;http://x\u{7}EFGH\u{1b}]8;;\u{1b}\\12345678",
+            "abcd\u{8}EFGH\r\n12345678",
+            "abcd%1b[0mEFGH\\u001b[0m12345678",
+        ] {
+            assert_eq!(mask(&format!("<{shown}>"), &secrets), "<***>", "{shown:?}");
+        }
+        assert_eq!(mask("\u{1b}[31mplain\u{1b}[0m", &secrets), "\u{1b}[31mplain\u{1b}[0m");
+    }
+
+    #[test]
+    fn secrets_that_are_cut_off_are_masked() {
+        let secrets = forms(vec!["é-0123456789-0123456789".to_owned()]);
+        for (text, want) in [
+            ("key é-012345", "key ***"),
+            ("key é-0123456789-0123456789 and é-0123456789-0\u{fffd}", "key *** and ***"),
+            ("key %C3%A9-0123", "key ***"),
+            ("key é-01", "key é-01"),
+            ("key é-0123456 and more", "key é-0123456 and more"),
+        ] {
+            assert_eq!(mask(text, &secrets), want);
+        }
+    }
+
+    #[test]
     fn lines_are_cleaned() {
+        assert_eq!(one_line("\u{1b}[1;31", 100), "");
+        assert_eq!(one_line("a\u{1b}[1;31é\u{1b}]0;title\u{7}b\u{1b}(c\u{1b}", 100), "aébc");
         assert_eq!(one_line("\u{1b}[31mred\u{1b}[0m\tend\r", 100), "red end");
         assert_eq!(one_line("abcdef", 4), "abc…");
     }

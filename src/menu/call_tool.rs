@@ -46,13 +46,11 @@ pub struct Inner<'a> {
 }
 
 impl Inner<'_> {
-    /// The relay's own tool that is meant: one without a source, by a name that no source's tool has. Clients do not call
-    /// what they are not shown, so this is their way to it.
-    pub fn own(&self, snapshot: &Snapshot) -> Option<&str> {
+    /// The relay's own tool that is meant: one without a source, whatever sources name their tools. Clients do not call what
+    /// they are not shown, so this is their way to it.
+    pub fn own(&self) -> Option<&str> {
         let tool = self.tool.trim();
-        let is_meant = self.source.is_none() && tool != super::CALL_TOOL && super::is_own(tool);
-        let is_free = || snapshot.catalog.is_loaded() && snapshot.catalog.tools_named(tool).is_empty();
-        (is_meant && is_free()).then_some(tool)
+        (self.source.is_none() && tool != super::CALL_TOOL && super::is_own(tool)).then_some(tool)
     }
 }
 

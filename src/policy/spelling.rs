@@ -25,8 +25,8 @@ pub fn others(uri: &str, keep_user: bool) -> Vec<String> {
     all
 }
 
-/// What is left of a URI for sources that look at a part of it: of one of a relay's what is in it; no fragment; of files neither host nor query, and no slash
-/// at the end. What has no scheme is a file.
+/// What is left of a URI for sources that look at a part of it: of one of a relay's what is in it; nobody who logs in; no
+/// fragment; of files neither host nor query, and no slash at the end. What has no scheme is a file.
 pub fn careless(uri: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut texts = texts(uri);
@@ -34,6 +34,10 @@ pub fn careless(uri: &str) -> Vec<String> {
         let inner: Vec<String> = texts.iter().filter_map(|text| within(text)).map(str::to_owned).collect();
         inner.iter().for_each(|text| add(&mut all, plain(text, false)));
         texts.extend(inner.into_iter().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
+    }
+    for hosted in texts.clone().iter().filter_map(|text| hosted(text)) {
+        add(&mut all, plain(&hosted, false));
+        texts.push(hosted);
     }
     for text in texts {
         let Some(mut url) = parsed(&text).or_else(|| pathlike(&text)).map(|url| named(url, false)) else { continue };
@@ -47,6 +51,17 @@ pub fn careless(uri: &str) -> Vec<String> {
         add(&mut all, read(&url));
     }
     all
+}
+
+/// With nothing but the host between its scheme and its path, whatever the scheme. A port is left where it may be another
+/// one than is usual.
+fn hosted(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let of_file = scheme.eq_ignore_ascii_case("file").then(|| host.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let host = of_file.filter(|host| host.ends_with(':')).unwrap_or(host).trim_end_matches(':');
+    (host.len() < authority.len()).then(|| format!("{scheme}://{host}{path}"))
 }
 
 fn add(all: &mut Vec<String>, spelling: String) {

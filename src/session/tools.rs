@@ -33,7 +33,7 @@ impl Session {
             let snapshot = self.around.control.snapshots.now();
             return match menu::call_tool::read(&snapshot, arguments_text) {
                 Ok(inner) => {
-                    if let Some(own) = inner.own(&snapshot) {
+                    if let Some(own) = inner.own() {
                         return self.own_tool(exchange, own.to_owned(), inner.arguments.as_deref());
                     }
                     let wanted = inner.place(message);
