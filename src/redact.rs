@@ -2,6 +2,7 @@
 //! they stand there. It does not decide what is shown.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -41,8 +42,8 @@ const LAYERS_MAX: usize = 3;
 const INTRODUCERS: &[&str] =
     &["bearer", "token", "apikey", "api_key", "api-key", "secret", "password", "passwd", "authorization"];
 
-/// Masks the secrets of a source, as they are now, in words of its own.
-pub type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
+/// Gives the [`forms`] of a source's secrets as they are now.
+pub type Secrets = Box<dyn Fn() -> Arc<Vec<String>> + Send + Sync>;
 
 /// The values in every form in which programs tend to show them: as they are and line by line, the password of an address
 /// alone, percent-encoded, in hex and base64 (also as part of a longer text), and as in a JSON string. The longest first.
@@ -108,15 +109,21 @@ fn encodings(secret: &str) -> Vec<String> {
     forms
 }
 
-/// `text` with every secret masked: the given values, well-known token formats, and what follows words such as `Bearer`.
-pub fn mask(text: &str, secrets: &[String]) -> String {
+/// `text` with the given values masked, and nothing else.
+pub fn mask_values(text: &str, secrets: &[String]) -> String {
     let mut out = text.to_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= SECRET_MIN) {
         if out.contains(secret.as_str()) {
             out = out.replace(secret.as_str(), MASK);
         }
     }
-    let out = mask_begun(mask_escaped(out, secrets), secrets);
+    mask_escaped(out, secrets)
+}
+
+/// `text`, which may be cut off, with every secret masked: the given values, well-known token formats, and what follows words
+/// such as `Bearer`.
+pub fn mask(text: &str, secrets: &[String]) -> String {
+    let out = mask_begun(mask_values(text, secrets), secrets);
     let mut masked = String::with_capacity(out.len());
     let mut introduced = false;
     for word in words(&out) {

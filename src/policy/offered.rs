@@ -163,7 +163,10 @@ mod tests {
                     "toolrelay://inner/file://u@/secret/b",
                 ][..],
             ),
-            ("db://prod/*", &["db://u@prod/t", "db://u:p@prod/t", "DB://prod:/t", "db://@prod/t", "db://u@prod/x/../t"]),
+            (
+                "db://prod/*",
+                &["db://u@prod/t", "db://u:p@prod/t", "DB://prod:/t", "db://@prod/t", "db://u@prod/x/../t"],
+            ),
             ("pg://prod*", &["pg://u@prod/t", "pg://@prod/t"]),
             ("file:///secret/b", &["file:///secret/b#x", "file:///secret/b?x", "file:///secret/b/", "file:/secret/b/"]),
             ("file:///my%20secrets/*", &["file:///my secrets/a", "file:///my%20secrets/a", "file:///%6dy secrets/a"]),

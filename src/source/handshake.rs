@@ -211,7 +211,7 @@ fn read_discover(link: &Link, answer: &Answer) -> Option<Greeting> {
     Some(Greeting {
         era: Era::Modern,
         version: protocol::MODERN.to_owned(),
-        note: note(server, &result),
+        note: note(link, server, &result),
         tools,
         list_changed,
     })
@@ -233,7 +233,10 @@ pub fn read_legacy(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
     if !protocol::LEGACY.contains(&version.as_str()) {
         let what = match version.as_str() {
             "" => "no protocol revision".to_owned(),
-            _ => format!("protocol revision `{version}`, which toolrelay does not speak"),
+            _ => {
+                let version = link.masked(&version, 100);
+                format!("protocol revision `{version}`, which toolrelay does not speak")
+            }
         };
         return Err(CallError::new(
             ErrorKind::Unavailable,
@@ -247,7 +250,7 @@ pub fn read_legacy(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
         .at(&link.source, None));
     }
     let (tools, list_changed) = read_capabilities(&result);
-    let mut note = note(result.get("serverInfo"), &result);
+    let mut note = note(link, result.get("serverInfo"), &result);
     let abilities = &mut note.offer.abilities;
     // Whoever had prompts or resources then could complete them, and had no way to say so.
     abilities.completions |= version == protocol::WITHOUT_COMPLETIONS && (abilities.prompts || abilities.resources);
@@ -260,9 +263,10 @@ fn read_capabilities(result: &Object<'_>) -> (bool, bool) {
     (true, tools.get("listChanged") == Some("true"))
 }
 
-fn note(server: Option<&str>, result: &Object<'_>) -> ServerNote {
+/// What it says of itself. Models read it, so what it was told in confidence is left out.
+fn note(link: &Link, server: Option<&str>, result: &Object<'_>) -> ServerNote {
     let server = server.and_then(Object::parse);
-    let read = |raw: &str| crate::wire::raw::string_lossy(raw).map(|text| text.into_owned());
+    let read = |raw: &str| crate::wire::raw::string_lossy(raw).map(|text| link.without_secrets(&text));
     let text = |name: &str| server.as_ref().and_then(|server| read(server.get(name)?));
     ServerNote {
         name: text("name").unwrap_or_default(),
@@ -336,11 +340,7 @@ fn rejected(link: &Link, method: &str, answer: &Answer) -> CallError {
         .unwrap_or_else(|| "no usable answer".to_owned());
     CallError::new(
         ErrorKind::Unavailable,
-        format!(
-            "source `{}` refused `{method}`: {}",
-            link.source,
-            crate::redact::one_line(&crate::redact::mask(&why, &[]), 300)
-        ),
+        format!("source `{}` refused `{method}`: {}", link.source, link.masked(&why, 300)),
         "see what the source needs (its own documentation and its words on stderr)",
     )
     .at(&link.source, None)

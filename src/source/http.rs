@@ -82,7 +82,8 @@ pub async fn connect(
     let id = config.id.as_str();
     let target = Target::new(id, remote, around.lookup(), around.via.clone()).await?;
     let tail = target.tail();
-    let link = Link::new(id, config.max_in_flight, around.shutdown.child_token(), Outbox::frames(OUTBOX_LIMIT));
+    let outbox = Outbox::frames(OUTBOX_LIMIT);
+    let link = Link::new(id, config.max_in_flight, around.shutdown.child_token(), outbox, target.secrets());
     let (end, ended) = oneshot::channel();
     let connection = Arc::new(Connection {
         link: link.clone(),

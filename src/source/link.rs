@@ -16,6 +16,7 @@ use super::updates::Subscribers;
 use super::verdict::Verdict;
 use crate::call::{Call, CallError, End, Recall, Reply};
 use crate::protocol::{self, Era};
+use crate::redact::{self, Secrets};
 use crate::wire::{Message, Object, Outbox};
 
 /// How many bytes may wait to be written to a source before more calls are refused: a few large arguments, for a source
@@ -64,11 +65,18 @@ pub struct Link {
     pub declares_tools: AtomicBool,
     /// What it said of itself in a later session.
     pub(super) news: Mutex<Option<Greeting>>,
+    secrets: Secrets,
 }
 
 impl Link {
-    /// A connection that sends its messages through `outbox`.
-    pub fn new(source: &str, max_in_flight: usize, stop: CancellationToken, outbox: Arc<Outbox>) -> Arc<Self> {
+    /// A connection that sends its messages through `outbox`. Of the source's own words no `secrets` are shown.
+    pub fn new(
+        source: &str,
+        max_in_flight: usize,
+        stop: CancellationToken,
+        outbox: Arc<Outbox>,
+        secrets: Secrets,
+    ) -> Arc<Self> {
         Arc::new(Self {
             source: source.to_owned(),
             outbox,
@@ -86,7 +94,18 @@ impl Link {
             logs: AtomicBool::new(false),
             declares_tools: AtomicBool::new(false),
             news: Mutex::default(),
+            secrets,
         })
+    }
+
+    /// The source's own text without whatever may be a secret, fit for a message.
+    pub fn masked(&self, text: &str, max: usize) -> String {
+        redact::one_line(&redact::mask(text, &(self.secrets)()), max)
+    }
+
+    /// The source's own text, but for what it was told as a secret.
+    pub fn without_secrets(&self, text: &str) -> String {
+        redact::mask_values(text, &(self.secrets)())
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Table> {

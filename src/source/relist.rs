@@ -291,7 +291,7 @@ async fn page(link: &Link, list: List, cursor: Option<&str>, limit: Duration) ->
             return Ok(Page { items: Vec::new(), rejected: Vec::new(), next: Next::Nothing, hint: None });
         }
         let text = object.as_ref().and_then(|error| error.string("message")).unwrap_or_default();
-        let text = crate::redact::one_line(&crate::redact::mask(&text, &[]), 200);
+        let text = link.masked(&text, 200);
         return Err(failed(link, format!("it answered `{method}` with error {code}: {text}")));
     }
     let result = message.result.and_then(|span| Object::parse(message.text(span)));

@@ -69,8 +69,10 @@ pub fn run(
 ) -> Running {
     let tracker = &around.tracker;
     let Launched { process, stdin, stdout, stderr, secrets } = launched;
-    let link = Link::new(source, max_in_flight, around.shutdown.child_token(), Outbox::lines(OUTBOX_LIMIT));
     let tail = StderrTail::new(secrets);
+    let secrets = tail.secrets();
+    let secrets = Box::new(move || secrets.clone());
+    let link = Link::new(source, max_in_flight, around.shutdown.child_token(), Outbox::lines(OUTBOX_LIMIT), secrets);
     let pid = process.pid();
     let span = tracing::error_span!("source", id = source, pid);
     let ended = CancellationToken::new();

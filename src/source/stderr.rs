@@ -79,12 +79,17 @@ impl StderrTail {
     }
 
     fn shown(&self, line: &[u8]) -> String {
-        redact::one_line(&redact::mask(&String::from_utf8_lossy(line), &self.secrets), LINE_MAX)
+        self.masked(&String::from_utf8_lossy(line), LINE_MAX)
     }
 
     /// A sample of the source's own text, masked.
     pub fn masked(&self, text: &str, max: usize) -> String {
         redact::one_line(&redact::mask(text, &self.secrets), max)
+    }
+
+    /// What is secret of the source, in all forms.
+    pub fn secrets(&self) -> Arc<Vec<String>> {
+        self.secrets.clone()
     }
 
     /// `; its last words: ..`, or nothing.

@@ -14,6 +14,7 @@ use super::stderr::StderrTail;
 use super::via::{self, Via};
 use crate::call::{CallError, ErrorKind};
 use crate::config::{Remote, ResolvedRemote, SystemLookup};
+use crate::redact::{self, Secrets};
 
 /// A pooled connection that was idle for longer is not used again. Node and uvicorn close theirs after 5 s, and a request
 /// that crosses such an end on its way may or may not have been read; others on the way forget idle connections silently.
@@ -147,6 +148,12 @@ impl Target {
     /// A text of the source's own as it may be shown.
     pub fn masked(&self, text: &str, max: usize) -> String {
         self.worn().mask.masked(text, max)
+    }
+
+    /// What is secret of it, as it is each time.
+    pub fn secrets(&self) -> Secrets {
+        let worn = self.worn.clone();
+        Box::new(move || locked(&worn).mask.secrets())
     }
 
     /// What is told of its last words: a source over HTTP has none, but what is secret of it is known.
@@ -369,7 +376,8 @@ fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwe
         builder = builder.no_proxy().proxy(proxy);
     }
     if let Some(path) = &resolved.ca_file {
-        builder = builder.tls_certs_merge(authorities(path)?);
+        let shown = redact::mask(&path.display().to_string(), &resolved.secrets);
+        builder = builder.tls_certs_merge(authorities(path, &shown)?);
     } else if url.scheme() == "http" && resolved.proxy.as_deref().is_none_or(|proxy| !proxy.starts_with("https:")) {
         // Reading the system's certificates takes time, and fails where there are none.
         builder = builder.tls_certs_only([]);
@@ -381,12 +389,12 @@ fn client(url: &Url, remote: &Remote, resolved: &ResolvedRemote) -> Result<reqwe
     })
 }
 
-fn authorities(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, (String, String)> {
+fn authorities(path: &std::path::Path, shown: &str) -> Result<Vec<reqwest::Certificate>, (String, String)> {
     let hint = || "name a PEM file of certificates in `ca_file`".to_owned();
-    let bytes = std::fs::read(path).map_err(|error| (format!("`ca_file` {}: {error}", path.display()), hint()))?;
+    let bytes = std::fs::read(path).map_err(|error| (format!("`ca_file` {shown}: {error}"), hint()))?;
     let found = reqwest::Certificate::from_pem_bundle(&bytes).unwrap_or_default();
     if found.is_empty() {
-        return Err((format!("`ca_file` {} holds no certificate", path.display()), hint()));
+        return Err((format!("`ca_file` {shown} holds no certificate"), hint()));
     }
     Ok(found)
 }
