@@ -8,7 +8,8 @@
 //! when no word of it is a known writing verb and its first verb-like word is a known reading verb: either its first
 //! word (`get_user`), or a later one with something to read after it (`unifi_list_clients`). Words that are verbs or
 //! things, such as `commit`, write unless they stand after the reading verb (`get_commit`), and not after an `and`
-//! (`get_and_commit`). A name that says neither, such as `report`, counts as writing.
+//! (`get_and_commit`). After that any word counts as one that writes, unless it is a reading verb or a plural
+//! (`list_users_and_groups`). A name that says neither, such as `report`, counts as writing.
 
 pub mod grant;
 mod offered;
@@ -170,7 +171,10 @@ pub fn reads_by_name(name: &str) -> bool {
     let words: Vec<String> = words(name).map(str::to_lowercase).collect();
     let is_in = |list: &[&str], at: usize| words.get(at).is_some_and(|word| list.binary_search(&word.as_str()).is_ok());
     let is_second = |at: usize| at > 0 && is_in(JOINING, at - 1);
-    if (0..words.len()).any(|at| is_in(WRITING, at) || is_in(EITHER, at) && is_second(at)) {
+    // What else it does has to be known to read, or to be more of what it reads: `list_users_and_groups`.
+    let is_more = |at: usize| words[at].ends_with('s') && !words[at].ends_with("ss") && !is_in(EITHER, at);
+    let may_write = |at: usize| is_in(WRITING, at) || is_second(at) && !is_in(READING, at) && !is_more(at);
+    if (0..words.len()).any(may_write) {
         return false;
     }
     let Some(verb) = (0..words.len()).find(|&at| is_in(READING, at) || is_in(EITHER, at)) else { return false };
@@ -313,6 +317,7 @@ mod tests {
             "unifi_get_log",
             "check_run",
             "listItems",
+            "list_users_and_groups",
             "unifi_list_clients",
             "browser-get-tabs",
             "GET /search/person",
@@ -326,6 +331,10 @@ mod tests {
             "run",
             "issue_list_x",
             "get_and_lock",
+            "get_and_increment",
+            "get_message_and_ack",
+            "list_users_and_email",
+            "read_or_process",
             "check_out_branch",
             "report",
             "get_and_delete",

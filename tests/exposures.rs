@@ -333,9 +333,10 @@ fn the_relays_own_tools_are_reached_through_the_dispatcher() {
     );
     let refused = relay.call_direct("call_tool", through("find_tools", json!({"limit": "nine"}))).failure();
     assert!(refused.0 == "invalid_arguments" && refused.1.contains("`limit` is to be"), "{refused:?}");
-    // A source's own tool of such a name is meant first.
-    let own = relay.call_direct("call_tool", through("load_tools", json!({"n": 1})));
-    assert_eq!(own.structured(), json!({"n": 1}));
+    // A source's own tool of such a name is called with its source, and takes none of the relay's calls.
+    let (_, text) = relay.call_direct("call_tool", through("load_tools", json!({"n": 1}))).failure();
+    assert!(text.contains("the arguments of `load_tools` cannot be read"), "{text}");
+    assert_eq!(relay.call("a", "load_tools", json!({"n": 1})).structured(), json!({"n": 1}));
     for (source, tool) in [(Value::Null, "call_tool"), (json!("a"), "find_tools"), (json!("toolrelay"), "find_tools")] {
         let (_, text) = relay.call_direct("call_tool", json!({"source": source, "tool": tool})).failure();
         assert!(text.contains("is a tool of the relay itself"), "{text}");

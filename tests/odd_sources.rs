@@ -8,7 +8,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::{Relay, command};
+use support::{Place, Relay, command, eventually, source};
 
 const GREETING: &str =
     r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}"#;
@@ -145,5 +145,54 @@ fn what_a_mute_source_wrote_is_told_with_its_time_out() {
     let (kind, text) = relay.call("odd", "echo", json!({})).failure();
     assert_eq!(kind, "timed_out");
     assert!(text.contains("for example `id is 7 and all is well`"), "{text}");
+    relay.finish();
+}
+
+/// Backends put the key that they were given into their errors, and programs into what they say of themselves.
+#[test]
+fn no_secret_is_told_of_what_a_source_says_while_it_starts() {
+    const KEY: &str = "QwErTyPlainValue9911";
+    let place = Place::new();
+    let error =
+        |what: &str| format!(r#"{{"jsonrpc":"2.0","id":@ID@,"error":{{"code":-32000,"message":"{what} for {KEY}"}}}}"#);
+    let hello = |version: &str, more: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"protocolVersion":"{version}","capabilities":{{"tools":{{}},"prompts":{{}}}},"serverInfo":{{"name":"x"}}{more}}}}}"#
+        )
+    };
+    let said = format!(r#","instructions":"Uses {KEY}. Bearer abcd1234efgh is an example.""#);
+    let replies = [
+        ("refuses", "initialize", error("no login")),
+        ("dated", "initialize", hello(&format!("v {KEY}"), "")),
+        ("tools", "tools/list", error("no tools")),
+        ("prompts", "prompts/list", error("no prompts")),
+        ("talks", "initialize", hello("2025-11-25", &said)),
+    ];
+    let settings = format!("env = {{ KEY = \"{KEY}\" }}\nstart = \"at-start\"");
+    let mut sources: Vec<String> = Vec::new();
+    for (id, method, reply) in &replies {
+        let file = place.write(id, reply);
+        sources.push(source(id, &["--prompts", "p", "--reply", &format!("{method}={file}")], &settings));
+    }
+    let mut relay = Relay::greeted_in(&place, "exposure = \"eager\"", &sources);
+    for (id, status) in
+        [("refuses", "unreachable"), ("dated", "unreachable"), ("tools", "unreachable"), ("talks", "ready")]
+    {
+        let line = relay.await_status(id, status);
+        assert!(line["reason"].is_null() || line["reason"].as_str().unwrap().contains("***"), "{line}");
+    }
+    eventually("the prompts are asked for", || relay.status("prompts")["reason"].to_string().contains("***"));
+    let summary = relay.status("talks")["summary"].clone();
+    assert_eq!(summary, "Uses ***.", "{summary}");
+    let told = [
+        relay.call_direct("list_toolsets", json!({})).line,
+        relay.call("tools", "echo", json!({})).line,
+        relay.list(),
+        relay.request("initialize", json!({})).line,
+    ];
+    for text in told {
+        assert!(!text.contains(KEY), "{text}");
+    }
+    assert!(!relay.stderr().contains(KEY), "{}", relay.stderr());
     relay.finish();
 }

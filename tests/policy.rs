@@ -306,6 +306,32 @@ fn names_lead_where_they_say() {
 
 /// Some readers take names that differ in letter case for one, others the first or the last of two: what such a reader might be told
 /// beside what was judged goes to no source.
+/// A source named its tool `notes/read`, and was called for what was meant for `notes`.
+#[test]
+fn no_source_takes_the_calls_of_another() {
+    let place = Place::new();
+    let taken = ["--tools", "notes/read,notes.read,notes:read,notes__read,notes/gone,own/x"];
+    let sources = [place.journaled("a", &taken, ""), place.journaled("notes", &["--tools", "read,notes/read"], "")];
+    let mut relay = Relay::greeted_in(&place, "", &sources);
+    relay.call("a", "echo", json!({}));
+    relay.call("notes", "echo", json!({}));
+    for tool in ["notes/read", "notes.read", "notes:read", "notes__read"] {
+        relay.call_direct("call_tool", json!({"tool": tool, "arguments": {}})).result();
+        let call = json!({"calls": [{"tool": tool, "arguments": {}}]});
+        relay.call_direct("batch_call", call).result();
+        let loaded = relay.call_direct("load_tools", json!({"tools": [tool]})).structured();
+        assert_eq!(loaded["loaded"][0]["source"], "notes", "{loaded}");
+    }
+    let (kind, text) = relay.call_direct("call_tool", json!({"tool": "notes/gone", "arguments": {}})).failure();
+    assert_eq!(kind, "unknown_tool", "{text}");
+    assert_eq!(called(&place, "a"), ["echo"]);
+    // With its source in front it is meant, and so is what nobody else's id stands in front of.
+    relay.call("a", "notes/read", json!({})).result();
+    relay.call_direct("call_tool", json!({"tool": "own/x", "arguments": {}})).result();
+    assert_eq!(called(&place, "a"), ["echo", "notes/read", "own/x"]);
+    relay.finish();
+}
+
 #[test]
 fn no_second_member_gets_past_the_rules() {
     let place = Place::new();

@@ -287,3 +287,33 @@ fn a_terminal_that_closes_ends_the_relay() {
         assert_eq!(said, "0\n", "{how:?}");
     }
 }
+
+/// Runs a command on a terminal that does not know how wide it is, and prints what it said.
+const WIDTHLESS: &str = r#"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b""
+try:
+    while more := os.read(fd, 4096):
+        seen += more
+except OSError:
+    pass
+os.waitpid(pid, 0)
+sys.stdout.buffer.write(seen)
+"#;
+
+/// Its tables were one character wide.
+#[test]
+fn a_terminal_without_a_width_has_the_usual_one() {
+    let place = Place::new();
+    let config = place.config("", &[source("a", &[], "")]);
+    for (columns, whole) in [("", "PROVIDER"), ("200", "dormant")] {
+        let mut python = Command::new("python3");
+        python.args(["-c", WIDTHLESS, env!("CARGO_BIN_EXE_toolrelay"), "sources", "--config", &config]);
+        let output = python.env("COLUMNS", columns).env("NO_COLOR", "1").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.lines().count() < 12 && said.contains(whole), "{said}");
+    }
+}

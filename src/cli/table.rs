@@ -8,6 +8,8 @@ use crate::redact;
 
 /// Between two columns.
 const GAP: u16 = 2;
+/// How wide a terminal is where nobody says it.
+const COLUMNS: u16 = 80;
 
 /// A table that grows row by row.
 pub struct Table {
@@ -19,6 +21,9 @@ impl Table {
     pub fn new<T: AsRef<str>>(header: &[T]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        if inner.width() == Some(0) {
+            inner.set_width(columns());
+        }
         let colours = output::takes_colours(&std::io::stdout());
         let title = |text: &T| {
             let cell = Cell::new(text.as_ref().to_uppercase());
@@ -51,6 +56,12 @@ impl Table {
     pub fn text(&self) -> String {
         self.inner.lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
+}
+
+/// The width of a terminal that does not say it: as the environment has it, or the usual one.
+fn columns() -> u16 {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    told.filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }
 
 /// A reason of a source as it stands beside its id.
