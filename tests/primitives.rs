@@ -275,6 +275,29 @@ fn links_lead_to_the_source_that_gave_them() {
     }
 }
 
+/// One that a template gives which both have led to the first.
+#[test]
+fn links_into_a_template_lead_to_the_source_that_gave_them() {
+    let place = Place::new();
+    let link = |uri: &str| json!({"type": "resource_link", "uri": uri, "name": "n"});
+    let uris = ["t://x/1", "web://y", "none:z"];
+    let file = place.write("links.json", json!({"content": uris.map(link)}).to_string());
+    let tables = [
+        place.journaled("one", &["--templates", "t://{x}/{y},web://{z}"], ""),
+        place.journaled("two", &["--templates", "t://{x}/{y}"], ""),
+    ];
+    let mut relay = Relay::greeted_in(&place, "", &tables);
+    relay.await_status("one", "ready");
+    for (source, shown) in [("one", uris), ("two", ["toolrelay://two/t://x/1", "web://y", "none:z"])] {
+        relay.await_status(source, "ready");
+        let result = relay.call(source, "raw", json!({"result_file": file})).result();
+        assert_eq!(result["content"], json!(shown.map(link)), "{source}");
+        let read = relay.request("resources/read", json!({"uri": shown[0]})).result();
+        assert_eq!(read["contents"][0]["text"], format!("{source}: t://x/1"), "{read}");
+    }
+    relay.finish();
+}
+
 /// The links of a prompt were left as they are, and led to the other source's resource.
 #[test]
 fn links_in_prompts_lead_to_the_source_that_gave_them() {

@@ -179,10 +179,20 @@ pub fn shown(snapshot: &Snapshot, source: &SourceId, offer: &Offer, own: &str) -
     }
 }
 
-/// As what the client knows a resource that a source speaks of, where another source's is known under that URI.
+/// As what the client knows a resource that a source speaks of, where another source's is known under that URI: one that is
+/// listed, or one of a template that both have.
 fn known_as(snapshot: &Snapshot, source: &SourceId, uri: &str) -> Option<String> {
-    let (holder, ..) = offers(snapshot).find(|(_, _, offer)| offer.lists(uri))?;
-    (holder.id != *source).then(|| Naming::Relay(source.clone()).shown(uri))
+    let is_own = match offers(snapshot).find(|(_, _, offer)| offer.lists(uri)) {
+        Some((holder, ..)) => holder.id == *source,
+        None => {
+            let mut own = offers(snapshot).filter(|(toolset, ..)| toolset.id == *source);
+            let leads_here = || {
+                lookup(snapshot, uri, |_| Some(source.to_string())).is_some_and(|found| found.source.id == *source)
+            };
+            !own.any(|(_, _, offer)| offer.fitting_template(uri).is_some()) || leads_here()
+        }
+    };
+    (!is_own).then(|| Naming::Relay(source.clone()).shown(uri))
 }
 
 /// A tool's or a prompt's result with the URIs of its links as the client knows them; `None` where all are known as they are.
