@@ -113,6 +113,17 @@ impl ClientState {
         self.in_flight.contains_key(id) || self.listens.contains_key(id)
     }
 
+    /// An id as it was written in its request: texts may be escaped in several ways.
+    fn as_sent(&self, id: &str) -> Arc<str> {
+        if self.holds(id) {
+            return id.into();
+        }
+        let text = unquoted(id);
+        let mut ids = self.in_flight.keys().chain(self.listens.keys());
+        let same = ids.find(|sent| text.is_some() && unquoted(sent) == text);
+        same.cloned().unwrap_or_else(|| id.into())
+    }
+
     /// The request in flight, if it is still this one.
     fn request(&self, exchange: &Exchange) -> Option<&InFlight> {
         self.in_flight.get(&exchange.id).filter(|request| request.exchange.number == exchange.number)
@@ -244,7 +255,8 @@ impl Session {
                 let params = message.params_text().and_then(Object::parse);
                 let Some(id) = params.as_ref().and_then(|params| params.get("requestId")) else { return };
                 let reason = params.as_ref().and_then(|params| params.string("reason"));
-                self.cancel(id, reason.as_deref());
+                let id = self.lock().as_sent(id);
+                self.cancel(&id, reason.as_deref());
             }
             "notifications/roots/list_changed" => self.roots_changed(),
             "notifications/progress" => self.progressed(message),

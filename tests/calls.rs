@@ -153,6 +153,24 @@ fn a_cancelled_call_is_not_answered() {
     relay.finish();
 }
 
+/// A client with two ways of writing JSON cancelled nothing.
+#[test]
+fn a_call_is_cancelled_however_its_id_is_escaped() {
+    let place = Place::new();
+    let mut relay = Relay::greeted_in(&place, "", &[place.journaled("fix", &[], "")]);
+    for (at, (sent, cancelled)) in [(r#""A\u00e9""#, r#""\u0041é""#), (r#""a/b""#, r#""a\/b""#)].into_iter().enumerate()
+    {
+        let arguments = json!({"source": "fix", "tool": "sleep", "arguments": {"ms": 60_000}});
+        relay.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{sent},"method":"tools/call","params":{{"name":"call_tool","arguments":{arguments}}}}}"#
+        ));
+        eventually("it runs", || journal(&place, "fix.journal").0.len() == at + 1);
+        relay.cancel(cancelled);
+        eventually("the source is told", || journal(&place, "fix.journal").1.len() == at + 1);
+    }
+    relay.finish();
+}
+
 #[test]
 fn a_call_cancelled_before_its_source_is_up_is_not_sent() {
     let place = Place::new();

@@ -186,9 +186,8 @@ fn known_as(snapshot: &Snapshot, source: &SourceId, uri: &str) -> Option<String>
         Some((holder, ..)) => holder.id == *source,
         None => {
             let mut own = offers(snapshot).filter(|(toolset, ..)| toolset.id == *source);
-            let leads_here = || {
-                lookup(snapshot, uri, |_| Some(source.to_string())).is_some_and(|found| found.source.id == *source)
-            };
+            let leads_here =
+                || lookup(snapshot, uri, |_| Some(source.to_string())).is_some_and(|found| found.source.id == *source);
             !own.any(|(_, _, offer)| offer.fitting_template(uri).is_some()) || leads_here()
         }
     };
