@@ -106,6 +106,7 @@ fn clients_that_send_first_read_why_they_are_refused() {
         ("/mcp", vec![], 401),
         ("/elsewhere", vec![known], 404),
         ("/mcp", vec![known, "Host: evil.example"], 403),
+        ("http://evil.example/mcp", vec![known], 403),
         ("/mcp", vec![known, "Content-Type: text/plain"], 415),
     ] {
         let mut connection = front.connect();

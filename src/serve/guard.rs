@@ -51,7 +51,8 @@ pub fn admit_page(config: &HttpConfig, bound: SocketAddr, uri: &Uri, headers: &H
 
 fn host(config: &HttpConfig, bound: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), NotAllowed> {
     let header = headers.get(HOST).and_then(|value| value.to_str().ok());
-    let written = header.or(uri.authority().map(|authority| authority.as_str())).unwrap_or_default();
+    // A host in the request's target stands over that in the header (RFC 9112, 3.2.2).
+    let written = uri.authority().map(|authority| authority.as_str()).or(header).unwrap_or_default();
     let name = without_port(written);
     let own = |ip: IpAddr| name.parse::<IpAddr>().is_ok_and(|named| named == ip);
     let allowed = |host: &String| host == "*" || host.eq_ignore_ascii_case(name) || host.eq_ignore_ascii_case(written);
