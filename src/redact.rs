@@ -34,6 +34,8 @@ const PREFIXES: &[&str] = &[
     "hf_",
 ];
 const TOKEN_MIN: usize = 8;
+/// Begins a sequence that steers a terminal.
+const ESCAPE: char = '\u{1b}';
 /// How much of a secret has to be there, where it is cut off.
 const BEGUN_MIN: usize = 8;
 /// How many layers of escapes are looked through.
@@ -297,13 +299,16 @@ pub fn one_line(text: &str, max: usize) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let length = if c == '\u{1b}' { control_length(rest.as_bytes()) } else { c.len_utf8() };
-        if c.is_control() && c != '\u{1b}' {
-            out.push(' ');
-        } else if c != '\u{1b}' {
-            out.push(c);
-        }
+        let length = match c {
+            ESCAPE => control_length(rest.as_bytes()),
+            _ => c.len_utf8(),
+        };
         rest = &rest[length..];
+        match c {
+            ESCAPE => {}
+            _ if c.is_control() => out.push(' '),
+            _ => out.push(c),
+        }
     }
     let out = out.trim();
     if out.chars().count() <= max {
