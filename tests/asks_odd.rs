@@ -40,6 +40,50 @@ fn a_legacy_sources_own_result_type_means_nothing() {
     talker.relay.finish();
 }
 
+/// A modern source that asked for input without a question or a state that can be read was sent the call ten times more.
+#[test]
+fn a_malformed_answer_that_asks_is_told_and_not_sent_back() {
+    for client in [Era::Legacy, Era::Modern] {
+        let place = Place::new();
+        let mut talker = talker(&place, Era::Modern, client, &[]);
+        let mut asks = |mut asking: Value| {
+            asking["resultType"] = "input_required".into();
+            let file = place.write("result", asking.to_string());
+            let before = place.journal_count("asker.journal", "tools/call");
+            let reply = talker.request("tools/call", json!({"name": "asker__raw", "arguments": {"result_file": file}}));
+            (reply, place.journal_count("asker.journal", "tools/call") - before)
+        };
+        for (asking, fault) in [
+            (json!({}), "it has neither `inputRequests` nor `requestState`"),
+            (json!({"inputRequests": null, "requestState": null}), "it has neither `inputRequests` nor `requestState`"),
+            (json!({"inputRequests": {}}), "its `inputRequests` is empty, and it has no `requestState`"),
+            (json!({"inputRequests": [form("sure?")]}), "its `inputRequests` is no object"),
+            (json!({"inputRequests": "x", "requestState": "s"}), "its `inputRequests` is no object"),
+            (json!({"requestState": {"a": 1}}), "its `requestState` is no string"),
+            (json!({"inputRequests": {"k": form("sure?")}, "requestState": 1}), "its `requestState` is no string"),
+        ] {
+            let (reply, calls) = asks(asking.clone());
+            let (kind, text) = reply.failure();
+            assert_eq!((kind.as_str(), calls), ("unavailable", 1), "{asking}: {text}");
+            let want = format!("source `asker` asked for input, but its answer cannot be read: {fault}");
+            assert!(text.contains(&want) && text.contains("report this to the authors"), "{text}");
+        }
+        // What can be read goes on as before; `null` is as good as nothing.
+        let (reply, calls) = asks(json!({"inputRequests": null, "requestState": "s"}));
+        let result = reply.result();
+        match client {
+            Era::Legacy => assert!(calls == 11 && reply.failure().1.contains("more than 10 times"), "{result}"),
+            Era::Modern => {
+                assert!(result["requestState"].is_string() && result.get("inputRequests").is_none(), "{result}");
+                let (reply, _) = asks(json!({"inputRequests": {"k": form("sure?")}, "requestState": null}));
+                let (result, want) = (reply.result(), json!({"k": form("[asker] sure?")}));
+                assert!(result["inputRequests"] == want && result.get("requestState").is_none(), "{result}");
+            }
+        }
+        talker.relay.finish();
+    }
+}
+
 /// SDKs take a question back when their own timer runs out: the client was asked on, and its answer went nowhere.
 #[test]
 fn a_question_that_its_source_takes_back_is_asked_no_more() {

@@ -168,6 +168,9 @@ impl ClientCall {
         }
         let result = here.exchange.opened(&reply.message, reply.era);
         let asking = result.as_ref().filter(|result| reply.era == Era::Modern && super::rounds::wants_input(result));
+        if let Some(error) = asking.and_then(|asking| super::rounds::malformed(asking, self.target.get()?)) {
+            return self.refuse(&here, error);
+        }
         if asking.is_some() && !here.exchange.modern {
             *self.lock() = Place::Here(here.clone());
             return super::rounds::drive(self.clone(), here, reply);

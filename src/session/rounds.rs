@@ -11,7 +11,7 @@ use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
 use crate::protocol;
 use crate::wire::raw::Member;
-use crate::wire::{Object, Piece, quoted};
+use crate::wire::{Object, Piece, quoted, unquoted};
 
 /// How often a source may ask during one call.
 const ROUNDS_MAX: u32 = 10;
@@ -19,6 +19,35 @@ const ROUNDS_MAX: u32 = 10;
 /// Whether a modern source's result asks for input.
 pub fn wants_input(result: &Object<'_>) -> bool {
     result.string("resultType").as_deref() == Some("input_required")
+}
+
+/// A member of such a result; `null` counts as none.
+fn member<'a>(result: &Object<'a>, name: &str) -> Option<&'a str> {
+    result.get(name).filter(|value| *value != "null")
+}
+
+/// What is wrong with a result that asks for input. Sent once more it would have the call carried out again, for nothing.
+fn fault(result: &Object<'_>) -> Option<&'static str> {
+    let (wanted, state) = (member(result, "inputRequests"), member(result, "requestState"));
+    let questions = wanted.map(Object::parse);
+    match (questions, state) {
+        (Some(None), _) => Some("its `inputRequests` is no object"),
+        (_, Some(state)) if unquoted(state).is_none() => Some("its `requestState` is no string"),
+        (None, None) => Some("it has neither `inputRequests` nor `requestState`"),
+        (Some(Some(questions)), None) if questions.members.is_empty() => {
+            Some("its `inputRequests` is empty, and it has no `requestState`")
+        }
+        _ => None,
+    }
+}
+
+/// Why a source that asks for input with this result cannot be given any, whoever its client is.
+pub fn malformed(result: &Object<'_>, target: &Target) -> Option<CallError> {
+    let fault = fault(result)?;
+    let source = target.source.id.as_str();
+    let text = format!("source `{source}` asked for input, but its answer cannot be read: {fault}");
+    let hint = "report this to the authors of the source";
+    Some(CallError::new(ErrorKind::Unavailable, text, hint).at(source, Some(target.subject.name())))
 }
 
 /// Asks a legacy client what the source asks, and sends the call once more with the answers.
@@ -40,7 +69,7 @@ async fn round(call: &Arc<ClientCall>, here: &Here, reply: Reply) -> Result<(), 
     }
     let message = &reply.message;
     let result = message.result.and_then(|span| Object::parse(message.text(span)));
-    let state = result.as_ref().and_then(|result| result.get("requestState"));
+    let state = result.as_ref().and_then(|result| member(result, "requestState"));
     let wanted = result.as_ref().and_then(|result| Object::parse(result.get("inputRequests")?));
     let mut waiting = Vec::new();
     for member in wanted.iter().flat_map(|wanted| &wanted.members) {
@@ -157,5 +186,6 @@ pub fn asks(result: &Object<'_>, here: &Here, source: &str) -> String {
         "_meta" => meta.is_some(),
         _ => false,
     };
-    result.rewritten(|name| !is_new(name), &more)
+    let is_none = |name: &str| matches!(name, "inputRequests" | "requestState") && result.get(name) == Some("null");
+    result.rewritten(|name| !is_new(name) && !is_none(name), &more)
 }
