@@ -34,6 +34,7 @@ mod post;
 pub mod ready;
 mod refusal;
 pub mod relist;
+mod renewal;
 pub mod run;
 mod session;
 mod sse;

@@ -12,6 +12,7 @@ mod web;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Place, Relay, eventually};
@@ -558,4 +559,71 @@ fn what_a_source_says_of_itself_is_read_again_with_a_new_session() {
         }
         relay.finish();
     }
+}
+
+/// A source that is started again, and refuses to begin a session this many times.
+struct Restarting {
+    web: Web,
+    is_restarted: Arc<AtomicBool>,
+}
+
+fn restarting(refusals: usize, status: u16, after: Option<&'static str>) -> Restarting {
+    let is_restarted = Arc::new(AtomicBool::new(false));
+    let (is_new, refused) = (is_restarted.clone(), AtomicUsize::new(0));
+    let web = Web::start(web::legacy, move |seen: &Seen, out: &mut Out| {
+        let now = "session-of-the-second-life";
+        match seen.rpc().as_str() {
+            _ if !is_new.load(Ordering::SeqCst) => return false,
+            "initialize" if refused.fetch_add(1, Ordering::SeqCst) < refusals => {
+                let after = after.map(|after| ("retry-after", after));
+                out.reply(status, after.as_slice(), "starting");
+            }
+            "initialize" => {
+                let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "web"}});
+                let reply = json!({"jsonrpc": "2.0", "id": seen.id(), "result": result});
+                out.json(200, &[("mcp-session-id", now)], &reply);
+            }
+            CALLED if seen.header("mcp-session-id") == Some(now) => out.json(200, &[], &web::echoed(seen)),
+            _ if seen.header("mcp-session-id") != Some(now) => out.reply(404, &[], ""),
+            _ => return false,
+        }
+        true
+    });
+    Restarting { web, is_restarted }
+}
+
+/// Each call that found the session gone asked a source that was still starting for another one, and failed.
+#[test]
+fn a_session_is_begun_again_once_the_source_has_been_left_alone_for_as_long_as_it_says() {
+    for (status, after) in [(503, Some("1")), (429, Some("1")), (429, None), (503, None)] {
+        let Restarting { web, is_restarted } = restarting(1, status, after);
+        let mut relay = Relay::greeted("", &[web.source("web", "")]);
+        relay.call("web", "echo", json!({})).structured();
+        is_restarted.store(true, Ordering::SeqCst);
+        let ids: Vec<_> = (0..5).map(|n| relay.ask_call("web", "echo", json!({"n": n}))).collect();
+        for (n, id) in ids.iter().enumerate() {
+            assert_eq!(relay.answer(id).structured(), json!({"n": n}), "{status} {after:?}");
+        }
+        let greetings = web.posts("initialize");
+        assert_eq!(greetings.len(), 3, "{status} {after:?}");
+        assert!(greetings[2].at - greetings[1].at >= Duration::from_secs(1), "{status} {after:?}");
+        relay.finish();
+    }
+}
+
+/// The same where a call has less time than the source wants: it is told so, and the source is left alone all the same.
+#[test]
+fn who_cannot_wait_for_a_session_is_told_when_there_may_be_one() {
+    let Restarting { web, is_restarted } = restarting(usize::MAX, 503, Some("200"));
+    let mut relay = Relay::greeted("", &[web.source("web", "call_timeout_secs = 20")]);
+    relay.call("web", "echo", json!({})).structured();
+    is_restarted.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        let (kind, text) = relay.call("web", "echo", json!({})).failure();
+        assert_eq!(kind, "busy", "{text}");
+        assert!(text.contains("nothing was done; try again in "), "{text}");
+    }
+    assert_eq!(web.posts("initialize").len(), 2);
+    relay.finish();
 }

@@ -157,6 +157,8 @@ struct Forgetful {
     held: Arc<Mutex<Vec<Value>>>,
     /// The streams that were closed from the other side.
     left: Arc<Mutex<Vec<usize>>>,
+    /// How many streams are refused yet.
+    busy: Arc<AtomicUsize>,
 }
 
 fn forgetful() -> Forgetful {
@@ -165,11 +167,18 @@ fn forgetful() -> Forgetful {
     let held: Arc<Mutex<Vec<Value>>> = Arc::default();
     let left: Arc<Mutex<Vec<usize>>> = Arc::default();
     let (is_forgotten, open, back, gone) = (forgotten.clone(), streams.clone(), held.clone(), left.clone());
-    let refused = AtomicUsize::new(0);
+    let (refused, busy) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let is_busy = busy.clone();
     let web = Web::start(
         |_, out| out.reply(404, &[], "no such path"),
         move |seen, out| {
-            if (seen.method.as_str(), seen.path.as_str()) == ("GET", "/mcp") {
+            let is_stream = (seen.method.as_str(), seen.path.as_str()) == ("GET", "/mcp");
+            let less = |left: usize| left.checked_sub(1);
+            if is_stream && is_busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+                out.reply(503, &[("retry-after", "1")], "starting");
+                return true;
+            }
+            if is_stream {
                 let (sender, answers) = channel();
                 open.lock().unwrap().push(sender);
                 let number = open.lock().unwrap().len();
@@ -212,12 +221,12 @@ fn forgetful() -> Forgetful {
             true
         },
     );
-    Forgetful { web, forgotten, streams, held, left }
+    Forgetful { web, forgotten, streams, held, left, busy }
 }
 
 #[test]
 fn a_forgotten_session_is_begun_again_and_costs_no_call() {
-    let Forgetful { web, forgotten, streams, held, left } = forgetful();
+    let Forgetful { web, forgotten, streams, held, left, .. } = forgetful();
     let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
     relay.call("web", "echo", json!({}));
     let slow = relay.ask_call("web", "echo", json!({"hold": true}));
@@ -285,6 +294,23 @@ fn a_source_that_wants_to_be_left_alone_is_asked_again_within_the_time_of_the_ca
         assert_eq!((call.failure().0.as_str(), web.posts("tools/call").len()), (kind, 1));
         relay.finish();
     }
+}
+
+/// A stream that was refused for a moment cost the calls that were to be answered on it.
+#[test]
+fn a_stream_is_opened_once_the_source_has_been_left_alone_for_as_long_as_it_says() {
+    let Forgetful { web, forgotten, busy, .. } = forgetful();
+    busy.store(1, Ordering::SeqCst);
+    let mut relay = Relay::greeted("", &[web.source("web", "transport = 'sse'")]);
+    for life in 1..=2 {
+        assert_eq!(relay.call("web", "echo", json!({"life": life})).structured(), json!({"life": life}));
+        let opened = web.with_method("GET");
+        assert_eq!((opened.len(), web.posts("initialize").len()), (2 * life, life));
+        assert!(opened[2 * life - 1].at - opened[2 * life - 2].at >= Duration::from_secs(1));
+        busy.store(1, Ordering::SeqCst);
+        forgotten.store(life, Ordering::SeqCst);
+    }
+    relay.finish();
 }
 
 #[test]

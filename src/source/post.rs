@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
-use tracing::Instrument;
 
 use super::deliver::{Asked, StreamEnd, What};
 use super::events::Events;
@@ -16,7 +15,7 @@ use super::refusal::{self, Complaint};
 use super::relist;
 use super::session::Session;
 use super::target::Trouble;
-use crate::call::{CallError, ErrorKind};
+use crate::call::CallError;
 use crate::protocol::headers::SESSION;
 use crate::protocol::{self, Era};
 use crate::wire::{self, Kind, Message, busy_poll};
@@ -28,11 +27,9 @@ const WAITS_MAX: u32 = 3;
 /// The wait where such a source does not say how long; doubled each time.
 const WAIT: Duration = Duration::from_secs(1);
 /// How long the relay's own requests may wait for such a source.
-const OWN_PATIENCE: Duration = Duration::from_secs(30);
+pub const OWN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the list may take that is read again for the headers of a call.
 const RELIST: Duration = Duration::from_secs(30);
-/// How long a new session may take to begin.
-const ANEW: Duration = Duration::from_secs(30);
 /// How often in a row a broken stream is tried to be taken up again in vain, and the first wait where the source does not say.
 const RESUMES_MAX: u32 = 5;
 const RESUME: Duration = Duration::from_millis(500);
@@ -47,6 +44,11 @@ enum Outcome {
     Complains(Complaint),
     /// It was not processed now.
     Later(Option<Duration>, CallError),
+}
+
+/// How long a source is left alone that says this of it, after so many waits.
+pub fn wait(after: Option<Duration>, waits: u32) -> Duration {
+    after.unwrap_or(WAIT * (1 << waits))
 }
 
 impl Connection {
@@ -130,7 +132,7 @@ impl Connection {
                 Outcome::Answered => return Ok(()),
                 Outcome::Complains(Complaint::Session) => {
                     repeated = true;
-                    self.renew(session.epoch, what == What::List).await?;
+                    self.renew(session.epoch, what == What::List, self.patience(id)).await?;
                 }
                 Outcome::Complains(Complaint::Headers) => {
                     repeated = true;
@@ -139,23 +141,27 @@ impl Connection {
                     let _ = relist::tools(&self.link, RELIST).await;
                 }
                 Outcome::Later(after, error) => {
-                    self.wait_for_room(id, after, waits, error).await?;
+                    self.wait_for_room(self.patience(id), after, waits, error).await?;
                     waits += 1;
                 }
             }
         }
     }
 
+    /// How long the request may still wait for a source that takes none for now.
+    pub fn patience(&self, id: u64) -> Duration {
+        self.link.patience(id).unwrap_or(OWN_PATIENCE)
+    }
+
     /// Waits until a source that took the request not now is to be asked again, for as long as the request has time for it.
     pub async fn wait_for_room(
         &self,
-        id: u64,
+        patience: Duration,
         after: Option<Duration>,
         waits: u32,
         error: CallError,
     ) -> Result<(), CallError> {
-        let wait = after.unwrap_or(WAIT * (1 << waits));
-        let patience = self.link.patience(id).unwrap_or(OWN_PATIENCE);
+        let wait = wait(after, waits);
         if waits >= WAITS_MAX || wait >= patience {
             return Err(error);
         }
@@ -282,7 +288,7 @@ impl Connection {
                     self.read_stream(response, Some(asked)).await?
                 }
                 Ok(response) => match refusal::later(response.status(), response.headers()) {
-                    Some(after) if after < self.link.patience(asked.id).or(Some(OWN_PATIENCE)) => {
+                    Some(after) if after < Some(self.patience(asked.id)) => {
                         StreamEnd { retry: after, ..StreamEnd::default() }
                     }
                     // It may still count as open, or its place be taken by another for now.
@@ -298,74 +304,6 @@ impl Connection {
             end.last_id = end.last_id.or(Some(last_id));
             end.retry = end.retry.or(retry);
         }
-    }
-
-    /// Has the session renewed, unless somebody else has done so since `epoch`. What the source offers is then read again, unless
-    /// it was in reading that (`of_list`) that the session was found gone: one that takes no list in any session is not asked
-    /// for ever.
-    pub async fn renew(self: &Arc<Self>, epoch: u64, of_list: bool) -> Result<(), CallError> {
-        if let Some(greeting) = self.session.claim(epoch) {
-            let connection = self.clone();
-            // A task of its own: the call that found the session gone may be cancelled, others wait too.
-            let renewal = async move {
-                tracing::info!("source has forgotten the session, a new one is begun");
-                // Whoever waits for it was refused, and did nothing.
-                let outcome = connection.begin_again(greeting).await.map_err(refusal::without_effect);
-                let renewed = outcome.is_ok();
-                connection.session.renewed(outcome);
-                if renewed {
-                    if !of_list {
-                        connection.link.list_changed.notify_one();
-                    }
-                    connection.link.subscribe_again();
-                }
-            };
-            self.spawn(renewal.in_current_span());
-        }
-        self.session.past(epoch).await
-    }
-
-    /// Begins another session. A connection that cannot is of no use, unless its source asks for time only; with a stream that
-    /// is forgotten it is of none even then.
-    async fn begin_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
-        let beginning = async {
-            match &self.old {
-                Some(old) => self.begin_anew(old, greeting).await,
-                None => self.initialize_again(greeting).await,
-            }
-        };
-        let begun = tokio::time::timeout(ANEW, beginning).await.unwrap_or_else(|_| {
-            let why = format!("begins no new session within {} s", ANEW.as_secs());
-            Err(refusal::changed(&self.link.source, &why))
-        });
-        if let Err(error) = &begun
-            && (self.old.is_some() || error.kind != ErrorKind::Busy)
-        {
-            self.leave(error.clone());
-        }
-        begun
-    }
-
-    async fn initialize_again(self: &Arc<Self>, greeting: Bytes) -> Result<Session, CallError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let response = self.post(&self.target.url, &headers, &greeting).await?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        if !status.is_success() {
-            return Err(self.read_refusal(response).await.not_again(&self.target));
-        }
-        let reply = self.first_reply(response).await?;
-        if reply.result.is_none() {
-            return Err(refusal::not_again(&self.target, Some(&reply)));
-        }
-        self.link.greeted_again(&reply)?;
-        let session = self.session.next(headers.get(SESSION), &reply);
-        let mut headers = session.headers();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let note = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let begun = self.bring(&self.target.url, headers, note, ANEW).await;
-        begun.map_err(|why| why.not_again(&self.target))?;
-        Ok(session)
     }
 
     /// The reply to an `initialize` that no link waits for.

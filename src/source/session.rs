@@ -1,11 +1,13 @@
 //! Owns the session of a connection to a legacy HTTP source: its id, its revision, and its renewal when the source has
 //! forgotten it. It sends nothing itself.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::watch;
 
-use crate::call::CallError;
+use crate::call::{CallError, ErrorKind};
 use crate::protocol::headers::{SESSION, VERSION};
 use crate::wire::{Message, Object};
 
@@ -17,6 +19,8 @@ pub struct Session {
     /// Counts renewals.
     pub epoch: u64,
     renewing: bool,
+    /// Until when the renewal leaves the source alone, which wants that, and what it said.
+    waits: Option<(Instant, CallError)>,
     /// Why the last renewal came to nothing.
     failed: Option<CallError>,
     /// The request that began it, to begin it again.
@@ -88,7 +92,7 @@ impl Sessions {
     /// The outcome of a renewal: the new session, or why there is none.
     pub fn renewed(&self, outcome: Result<Session, CallError>) {
         self.0.send_modify(|session| {
-            session.renewing = false;
+            (session.renewing, session.waits) = (false, None);
             session.epoch += 1;
             match outcome {
                 Ok(next) => {
@@ -100,12 +104,35 @@ impl Sessions {
         });
     }
 
-    /// Waits until the session last seen as `epoch` has been renewed.
-    pub async fn past(&self, epoch: u64) -> Result<(), CallError> {
-        let mut changes = self.0.subscribe();
-        let session = changes.wait_for(|session| session.epoch != epoch).await;
-        session.expect("BUG: the sender is here").failed.clone().map_or(Ok(()), Err)
+    /// Notes that the source is left alone for so long before it is asked for a session again.
+    pub fn note_wait(&self, wait: Duration, error: &CallError) {
+        let until = Instant::now() + wait;
+        self.0.send_modify(|session| session.waits = Some((until, error.clone())));
     }
+
+    /// Waits until the session last seen as `epoch` has been renewed. Who has less patience than the source wants to be left
+    /// alone is told so at once.
+    pub async fn past(&self, epoch: u64, patience: Duration) -> Result<(), CallError> {
+        let by = Instant::now().checked_add(patience);
+        let too_late = |(until, _): &(Instant, CallError)| by.is_some_and(|by| *until >= by);
+        let mut changes = self.0.subscribe();
+        let session = changes.wait_for(|it| it.epoch != epoch || it.waits.as_ref().is_some_and(too_late)).await;
+        let session = session.expect("BUG: the sender is here");
+        match &session.waits {
+            Some((until, error)) if session.epoch == epoch => Err(left_alone(error, *until)),
+            _ => session.failed.clone().map_or(Ok(()), Err),
+        }
+    }
+}
+
+/// What the source said, with the time that is left now.
+fn left_alone(error: &CallError, until: Instant) -> CallError {
+    let mut error = error.clone();
+    if error.kind == ErrorKind::Busy {
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f32().ceil();
+        error.hint = format!("nothing was done; try again in {left} s");
+    }
+    error
 }
 
 fn version(reply: &Message) -> Option<HeaderValue> {

@@ -14,6 +14,7 @@ use super::deliver::{Asked, What};
 use super::events::{Events, Over};
 use super::http::Connection;
 use super::in_flight::Pending;
+use super::post::OWN_PATIENCE;
 use super::refusal::{self, Refusal};
 use super::session::Session;
 use super::target::with_login_of;
@@ -136,26 +137,36 @@ pub async fn listen(connection: Arc<Connection>, stream: Arc<Stream>) {
 
 /// Reads a stream from its first byte to its last. Gives why it ended, or never began.
 async fn read_whole(connection: &Arc<Connection>, stream: &Stream) -> CallError {
-    match connection.open_stream(HeaderMap::new(), None).await {
-        Ok(response) if response.status().is_success() && refusal::is_stream(response.headers()) => {
-            match read(connection, stream, response).await {
-                Ok(why) => {
-                    let text = format!("source `{}` closed its stream{why}", connection.link.source);
-                    CallError::new(ErrorKind::Exited, text, "it is connected to again when it is needed")
-                }
-                Err(error) => error,
-            }
+    let read = match open(connection).await {
+        Ok(response) => read(connection, stream, response).await,
+        Err(error) => return error,
+    };
+    read.map_or_else(
+        |error| error,
+        |why| {
+            let text = format!("source `{}` closed its stream{why}", connection.link.source);
+            CallError::new(ErrorKind::Exited, text, "it is connected to again when it is needed")
+        },
+    )
+}
+
+/// Opens a stream, of a source that takes none for now once it does.
+async fn open(connection: &Arc<Connection>) -> Result<Response, CallError> {
+    let mut waits = 0;
+    loop {
+        let response = connection.open_stream(HeaderMap::new(), None).await.map_err(|trouble| trouble.error)?;
+        if response.status().is_success() && refusal::is_stream(response.headers()) {
+            return Ok(response);
         }
-        Ok(response) => {
-            let refusal = connection.read_refusal(response).await;
-            if refusal.status.is_success() {
-                let text = String::from_utf8_lossy(&refusal.body);
-                refusal::no_answer(&connection.target, &refusal.headers, &text)
-            } else {
-                refusal.error(&connection.target)
-            }
+        let refusal = connection.read_refusal(response).await;
+        if refusal.status.is_success() {
+            let text = String::from_utf8_lossy(&refusal.body);
+            return Err(refusal::no_answer(&connection.target, &refusal.headers, &text));
         }
-        Err(trouble) => trouble.error,
+        let error = refusal.error(&connection.target);
+        let Some(after) = refusal.later() else { return Err(error) };
+        connection.wait_to_begin(OWN_PATIENCE, after, waits, error).await?;
+        waits += 1;
     }
 }
 
@@ -221,12 +232,12 @@ impl Connection {
             if forgotten && may_repeat {
                 may_repeat = false;
                 stream.forgotten.store(true, Ordering::Relaxed);
-                self.renew(session.epoch, what == What::List).await?;
+                self.renew(session.epoch, what == What::List, self.patience(id)).await?;
                 continue;
             }
             let error = self.refused_old(&refusal, forgotten.then_some(&url), what);
             let Some(after) = refusal.later_again(what == What::Call) else { return Err(error) };
-            self.wait_for_room(id, after, waits, error).await?;
+            self.wait_for_room(self.patience(id), after, waits, error).await?;
             waits += 1;
         }
     }
@@ -295,10 +306,17 @@ impl Connection {
     }
 
     async fn post_begin(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Result<(), CallError> {
-        let response = self.post(url, &headers, &body).await?;
-        if response.status().is_success() {
-            return Ok(());
+        let mut waits = 0;
+        loop {
+            let response = self.post(url, &headers, &body).await?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            let refusal = self.read_refusal(response).await;
+            let error = refusal.not_again(&self.target);
+            let Some(after) = refusal.later() else { return Err(error) };
+            self.wait_to_begin(OWN_PATIENCE, after, waits, error).await?;
+            waits += 1;
         }
-        Err(self.read_refusal(response).await.not_again(&self.target))
     }
 }

@@ -97,7 +97,7 @@ pub async fn own_stream(connection: Arc<Connection>) {
         tokio::select! {
             () = own.listen(&connection, &session) => {}
             // Another session has a stream of its own, and may have one where there was none.
-            _ = connection.session.past(session.epoch) => own = OwnStream { was_open: own.was_open, ..OwnStream::default() },
+            _ = connection.session.past(session.epoch, Duration::MAX) => own = OwnStream { was_open: own.was_open, ..OwnStream::default() },
         }
     }
 }
@@ -144,7 +144,7 @@ impl OwnStream {
                 let is_forgotten = self.was_open && session.id.is_some() && matches!(status.as_u16(), 404 | 410);
                 if is_forgotten && self.backoff.0 > 0 {
                     // Twice is no moment's trouble of something in between. The next session has a stream of its own.
-                    let _ = connection.renew(session.epoch, false).await;
+                    let _ = connection.renew(session.epoch, false, Duration::MAX).await;
                 }
                 match Refused::read(&response, self.was_open) {
                     Refused::Absent => {
