@@ -208,6 +208,10 @@ fn forgetful() -> Forgetful {
                 out.reply(arguments["status"].as_u64().unwrap() as u16, after.as_slice(), "not now");
                 return true;
             }
+            if arguments["bad"] == true {
+                out.json(400, &[], &web::error(&seen.id(), -32602, "bad args"));
+                return true;
+            }
             if arguments["in_body"] == true {
                 out.json(200, &[], &web::echoed(seen));
                 return true;
@@ -310,6 +314,18 @@ fn a_stream_is_opened_once_the_source_has_been_left_alone_for_as_long_as_it_says
         busy.store(1, Ordering::SeqCst);
         forgotten.store(life, Ordering::SeqCst);
     }
+    relay.finish();
+}
+
+/// It was told in words of the relay's own that the source had refused the request.
+#[test]
+fn an_error_in_a_refusal_is_passed_on_as_it_is() {
+    let web = forgetful().web;
+    let mut relay = Relay::greeted("exposure = \"eager\"", &[web.source("web", "transport = 'sse'")]);
+    relay.call("web", "echo", json!({})).structured();
+    let error = relay.call_direct("web__echo", json!({"bad": true})).error();
+    assert_eq!(error, json!({"code": -32602, "message": "bad args"}));
+    assert_eq!(relay.call("web", "echo", json!({"a": 1})).structured(), json!({"a": 1}));
     relay.finish();
 }
 

@@ -236,7 +236,12 @@ impl Connection {
                 continue;
             }
             let error = self.refused_old(&refusal, forgotten.then_some(&url), what);
-            let Some(after) = refusal.later_again(what == What::Call) else { return Err(error) };
+            let Some(after) = refusal.later_again(what == What::Call) else {
+                let own = refusal.reply(id).filter(|_| !forgotten && !matches!(refusal.status.as_u16(), 401 | 403));
+                let Some(reply) = own else { return Err(error) };
+                self.deliver(reply.line.as_ref().into(), Some(Asked { id, what, acts_on: None })).await;
+                return Ok(());
+            };
             self.wait_for_room(self.patience(id), after, waits, error).await?;
             waits += 1;
         }
