@@ -233,19 +233,22 @@ pub fn read_legacy(link: &Link, answer: &Answer) -> Result<Greeting, CallError> 
     if !protocol::LEGACY.contains(&version.as_str()) {
         let what = match version.as_str() {
             "" => "no protocol revision".to_owned(),
+            protocol::MODERN => format!("protocol revision `{version}`, which has no `initialize`"),
             _ => {
                 let version = link.masked(&version, 100);
                 format!("protocol revision `{version}`, which toolrelay does not speak")
             }
         };
+        let remedy = match version.as_str() {
+            protocol::MODERN => {
+                "report this to the authors of the source: it has to answer this with one of ".to_owned()
+            }
+            _ => format!("use a version of the source that speaks one of {} or ", protocol::MODERN),
+        };
         return Err(CallError::new(
             ErrorKind::Unavailable,
             format!("source `{}` answers `initialize` with {what}", link.source),
-            format!(
-                "use a version of the source that speaks one of {} or {}",
-                protocol::MODERN,
-                protocol::LEGACY.join(", ")
-            ),
+            format!("{remedy}{}", protocol::LEGACY.join(", ")),
         )
         .at(&link.source, None));
     }
