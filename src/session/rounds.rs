@@ -11,7 +11,7 @@ use crate::call::question::named;
 use crate::call::{CallError, ErrorKind, Reply};
 use crate::protocol;
 use crate::wire::raw::Member;
-use crate::wire::{Object, Piece, quoted, unquoted};
+use crate::wire::{Object, Piece, quoted};
 
 /// How often a source may ask during one call.
 const ROUNDS_MAX: u32 = 10;
@@ -32,7 +32,7 @@ fn fault(result: &Object<'_>) -> Option<&'static str> {
     let questions = wanted.map(Object::parse);
     match (questions, state) {
         (Some(None), _) => Some("its `inputRequests` is no object"),
-        (_, Some(state)) if unquoted(state).is_none() => Some("its `requestState` is no string"),
+        (_, Some(state)) if !state.starts_with('"') => Some("its `requestState` is no string"),
         (None, None) => Some("it has neither `inputRequests` nor `requestState`"),
         (Some(Some(questions)), None) if questions.members.is_empty() => {
             Some("its `inputRequests` is empty, and it has no `requestState`")
