@@ -5,6 +5,7 @@ pub mod actor;
 mod asking;
 mod budget;
 mod commands;
+mod debt;
 mod deliver;
 mod door;
 mod doubt;

@@ -156,6 +156,32 @@ fn a_flood_on_stderr() {
     flooded("stderr", 48);
 }
 
+/// It reads none of the answers for a while. They queued without bound.
+#[test]
+fn a_flood_of_requests_whose_answers_are_not_read() {
+    let place = Place::new();
+    let mut pair = Pair::start(&place, &["--flood", "pings"], "");
+    let again = place.path("again");
+    eventually("it is listed", || {
+        pair.relay.call("bad", "count", json!({})).structured()["tools/list"].as_u64() >= Some(1)
+    });
+    assert_eq!(pair.relay.call("bad", "flood", json!({"read_on_with": again})).text(), "here it comes");
+    let mut last = pair.poured();
+    eventually("it is held up", || {
+        pair.calls("pings", 20);
+        std::mem::replace(&mut last, pair.poured()) == last && last > FLOOD / 2
+    });
+    // That is answered by a thread that does not read.
+    let asked = pair.relay.ask_call("bad", "sleep", json!({"ms": 1}));
+    pair.calls("held up", 100);
+    assert_eq!(pair.poured(), last, "it is read on");
+    assert!(last < 4 * FLOOD, "{last} bytes are taken");
+    place.write("again", "");
+    let result = pair.relay.answer(&asked).result();
+    assert!(result["isError"] != true, "{result}");
+    pair.end(48);
+}
+
 #[test]
 fn a_storm_of_changes() {
     flooded("changed", 48);

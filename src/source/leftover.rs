@@ -63,6 +63,11 @@ impl Leftover {
         filled
     }
 
+    /// Waits until the process has closed its input or ended.
+    pub async fn begins(&self) {
+        self.input.event.cancelled().await;
+    }
+
     /// So long the reading was held up by something else than the process, which costs it no time.
     pub fn held_up(&mut self, time: Duration) {
         self.input.held_up(time);

@@ -87,6 +87,7 @@ fn broken(link: &Link, wreck: &Wreck<'_>, why: &str) -> Option<Option<Arc<Outbox
     tracing::warn!(%method, why, "request that cannot be read refused");
     let error = format!("{{\"code\":{},\"message\":{}}}", protocol::INVALID_REQUEST, quoted(why));
     let parts = ["{\"jsonrpc\":\"2.0\",\"id\":", id, ",\"error\":", &error, "}"].map(Piece::Text);
+    link.note_asked(id.len());
     let _ = link.outbox.send(&parts);
     Some(None)
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::debt;
 use super::failures;
 use super::handshake::Greeting;
 use super::in_flight::{Pending, Table};
@@ -52,6 +53,8 @@ pub struct Link {
     pub noise: Noise,
     /// Notifications that belong to no call.
     unasked: AtomicU64,
+    /// What the answers to its own requests may take, in bytes, from the beginning.
+    asked: AtomicU64,
     /// A message has come from the source.
     spoken: AtomicBool,
     /// Who wants to know of changed resources.
@@ -88,6 +91,7 @@ impl Link {
             list_changed: Notify::new(),
             noise: Noise::default(),
             unasked: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             spoken: AtomicBool::new(false),
             subscribers: OnceLock::new(),
             listening: Mutex::default(),
@@ -232,6 +236,7 @@ impl Link {
                 outbox
             }
             crate::wire::Kind::Request => {
+                self.note_asked(message.line.len());
                 self.answer(message, call);
                 None
             }
@@ -380,6 +385,16 @@ impl Link {
     /// How many lines came that nobody waits for.
     pub fn in_vain(&self) -> u64 {
         self.noise.lines() + self.unasked.load(Ordering::Relaxed)
+    }
+
+    /// A request of its own came, of so many bytes.
+    pub fn note_asked(&self, bytes: usize) {
+        self.asked.fetch_add(debt::cost(bytes), Ordering::Relaxed);
+    }
+
+    /// What the answers to its own requests may have taken, in bytes, from the beginning.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether it has answered anything after the handshake, and every call. A question of the relay's own may be open.

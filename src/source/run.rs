@@ -14,6 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
 use super::Surroundings;
+use super::debt::Debt;
 use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::leftover::{Leftover, Stop};
@@ -120,7 +121,7 @@ async fn read(
     mut reader: LineReader<impl AsyncRead + Unpin>,
     mut leftover: Leftover,
 ) -> Option<String> {
-    let mut spread = Spread::default();
+    let (mut spread, mut debt) = (Spread::default(), Debt::default());
     let mut echoes = None;
     loop {
         let (mut written, mut pace) = (None, Pace::new(&link));
@@ -132,6 +133,13 @@ async fn read(
                 Err(fatal) => return Some(fatal),
             }
             leftover.held_up(large.map_or(Duration::ZERO, |began| began.elapsed()));
+            if debt.is_high(&link) {
+                tokio::select! {
+                    () = link.outbox.rest() => {}
+                    // Who reads no more, as its child may seem to, is read to its end.
+                    () = leftover.begins() => {}
+                }
+            }
             pace.line().await;
         }
         leftover.held_up(pace.rest(written).await);
