@@ -194,5 +194,31 @@ fn no_secret_is_told_of_what_a_source_says_while_it_starts() {
         assert!(!text.contains(KEY), "{text}");
     }
     assert!(!relay.stderr().contains(KEY), "{}", relay.stderr());
+
+/// It was told only that it exited.
+#[test]
+fn what_a_source_wrote_before_it_ended_is_told() {
+    for (script, says) in [
+        (
+            "echo 'Error: missing API key FOO_KEY'; exit 1",
+            "exited with code 1; meanwhile it wrote a line that is no message",
+        ),
+        (
+            "printf 'Error: missing API key FOO_KEY'; exit 1",
+            "exited with code 1; meanwhile it wrote a line that is no message",
+        ),
+        ("echo 'Error: missing API key FOO_KEY'; echo usage; exit 0", "meanwhile it wrote lines that are no messages"),
+    ] {
+        let mut relay = Relay::greeted("", &[command("odd", "sh", &["-c", script], "")]);
+        let (_, text) = relay.call("odd", "echo", json!({})).failure();
+        assert!(text.contains(says) && text.contains("for example `Error: missing API key FOO_KEY`"), "{text}");
+        relay.finish();
+    }
+    // It is masked like all that a source says.
+    let settings = "env = { FOO_KEY = \"a-secret-of-some-length\" }";
+    let script = "echo \"bad key $FOO_KEY\"; exit 1";
+    let mut relay = Relay::greeted("", &[command("odd", "sh", &["-c", script], settings)]);
+    let (_, text) = relay.call("odd", "echo", json!({})).failure();
+    assert!(text.contains("for example `bad key ") && !text.contains("a-secret"), "{text}");
     relay.finish();
 }

@@ -35,6 +35,18 @@ pub async fn take_line(link: &Arc<Link>, tail: &StderrTail, line: Line) -> Resul
     }
 }
 
+/// Takes what stands at the end without a line end. What breaks off in the middle is no answer: its call ends with the
+/// process.
+pub fn take_rest(link: &Link, tail: &StderrTail, bytes: Bytes) {
+    match Message::parse(bytes) {
+        Ok(message) => drop(link.receive(&message)),
+        Err((_, bytes)) => {
+            link.noise.leaves_open(0);
+            note_noise(link, tail, &bytes);
+        }
+    }
+}
+
 /// Takes what can be read, if it is meant as a message.
 fn take_message(link: &Link, tail: &StderrTail, message: &Message) -> Option<Arc<Outbox>> {
     if is_echo(link, message) {

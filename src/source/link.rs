@@ -120,6 +120,11 @@ impl Link {
         self.era.get().copied().unwrap_or(Era::Legacy)
     }
 
+    /// Whether the handshake has come so far that its era is known.
+    pub fn is_greeted(&self) -> bool {
+        self.era.get().is_some()
+    }
+
     /// Whether its messages go out one by one instead of in a stream of lines.
     pub fn is_over_http(&self) -> bool {
         !self.outbox.holds_up()

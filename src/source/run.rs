@@ -18,7 +18,7 @@ use super::debt::Debt;
 use super::http::Connection;
 use super::launch::{self, Launched, Process};
 use super::leftover::{Leftover, Stop};
-use super::lines::take_line;
+use super::lines::{take_line, take_rest};
 use super::link::{Link, OUTBOX_LIMIT};
 use super::noise::Spread;
 use super::pace::Pace;
@@ -26,7 +26,7 @@ use super::stderr::StderrTail;
 use super::verdict::OtherEnd;
 use super::watchdog::Watchdog;
 use crate::call::{CallError, ErrorKind};
-use crate::wire::{self, Line, LineReader, Message, Outbox};
+use crate::wire::{self, Line, LineReader, Outbox};
 
 /// How long a process that closed its output may take to end by itself.
 const LAST_BREATH: Duration = Duration::from_millis(500);
@@ -92,6 +92,7 @@ pub fn run(
         ended,
         link: link.clone(),
         tail: tail.clone(),
+        began: std::time::Instant::now(),
         ending: around.shutdown.clone(),
         watchdog: around.watchdog.clone(),
     };
@@ -162,10 +163,8 @@ async fn read(
         match filled {
             Ok(true) => {}
             Ok(false) => {
-                // What breaks off in the middle is no answer: its call ends with the process.
                 if let Some(Line::Whole(bytes)) = reader.buffered() {
-                    let handler = move |bytes| Message::parse(bytes).map(|message| link.receive(&message)).is_ok();
-                    wire::handle(bytes, handler).await;
+                    wire::handle(bytes, move |bytes| take_rest(&link, &tail, bytes)).await;
                 }
                 return None;
             }
@@ -197,6 +196,7 @@ struct Supervised {
     ended: CancellationToken,
     link: Arc<Link>,
     tail: StderrTail,
+    began: std::time::Instant,
     /// The relay itself ends.
     ending: CancellationToken,
     watchdog: Watchdog,
@@ -289,8 +289,13 @@ impl Supervised {
             (None, None) => "closed its output".to_owned(),
             (None, status) => launch::describe(status),
         };
+        // Many programs say on stdout why they do not start.
+        let told = match self.link.is_greeted() || fatal.is_some() {
+            true => String::new(),
+            false => self.link.noise.told(self.began),
+        };
         let clean = fatal.is_none() && status.is_some_and(|status| status.success());
-        let message = format!("source `{source}`: {how}{}", self.tail.told());
+        let message = format!("source `{source}`: {how}{told}{}", self.tail.told());
         let error = CallError::new(ErrorKind::Exited, message, "the source is started again when it is needed");
         Gone { error: error.at(source, None), clean, answered }
     }
