@@ -182,6 +182,16 @@ fn a_flood_of_requests_whose_answers_are_not_read() {
     pair.end(48);
 }
 
+/// It was read at less than 3 MB a second, and a program that logs more waited with its answers.
+#[test]
+fn one_that_logs_much_is_at_work() {
+    let mut pair = Pair::start(&Place::new(), &[], "call_timeout_secs = 15");
+    let asked = pair.relay.ask_call("bad", "stderr", json!({"bytes": 100 * MIB}));
+    pair.calls("much on stderr", 20);
+    assert_eq!(pair.relay.answer(&asked).text(), "written");
+    pair.end(48);
+}
+
 #[test]
 fn a_storm_of_changes() {
     flooded("changed", 48);

@@ -16,11 +16,19 @@ const LINES: usize = 20;
 const LINE_MAX: usize = 300;
 /// How many lines are told in an error.
 const TOLD: usize = 5;
-/// How much is read at a time. A source that has this much ready floods, and is read more slowly, so that it costs the
-/// others nothing.
-const CHUNK: usize = 32 * 1024;
-/// How long such a source then waits.
-const FLOOD_PAUSE: Duration = Duration::from_millis(10);
+/// How a stream is read.
+struct Rate {
+    /// How much at a time.
+    chunk: usize,
+    /// After how much there is a pause, so that a source that floods takes a part of the time only.
+    turn: usize,
+    pause: Duration,
+}
+
+/// A pipe full at a time, and some hundred MiB a second: a program that logs much is at work.
+const FAST: Rate = Rate { chunk: 64 * 1024, turn: 1024 * 1024, pause: Duration::from_millis(3) };
+/// Where each line is logged, which takes its time.
+const LOGGED: Rate = Rate { chunk: 32 * 1024, turn: 32 * 1024, pause: Duration::from_millis(10) };
 
 /// The last lines of a source's standard error, secrets masked.
 #[derive(Clone, Default)]
@@ -39,24 +47,38 @@ impl StderrTail {
 
     /// Reads to the end of the stream, whatever is written and however much.
     pub async fn drain(self, mut stream: impl AsyncRead + Unpin) {
-        let mut chunk = vec![0; CHUNK];
-        let mut line = Vec::new();
-        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        let mut chunk = vec![0; FAST.chunk];
+        let (mut line, mut turn) = (Vec::new(), 0);
+        loop {
+            let rate = if is_logged() { LOGGED } else { FAST };
+            let Ok(read @ 1..) = stream.read(&mut chunk[..rate.chunk]).await else { break };
             self.written.fetch_add(read as u64, Ordering::Relaxed);
-            for &byte in &chunk[..read] {
-                if byte == b'\n' || byte == b'\r' {
-                    self.keep(std::mem::take(&mut line));
-                } else if line.len() < 4 * LINE_MAX {
-                    line.push(byte);
-                }
-            }
-            if read == CHUNK {
-                tokio::time::sleep(FLOOD_PAUSE).await;
+            self.take(&chunk[..read], &mut line);
+            turn += read;
+            if turn >= rate.turn {
+                turn = 0;
+                tokio::time::sleep(rate.pause).await;
             } else {
                 tokio::task::yield_now().await;
             }
         }
-        self.keep(line);
+        self.keep(&line);
+    }
+
+    /// Takes a piece, `line` being what came before of its first line.
+    fn take(&self, piece: &[u8], line: &mut Vec<u8>) {
+        let from = if is_logged() { 0 } else { last_lines(piece) };
+        if from > 0 {
+            line.clear();
+        }
+        let mut rest = &piece[from..];
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
+            extend(line, &rest[..end]);
+            self.keep(line);
+            line.clear();
+            rest = &rest[end + 1..];
+        }
+        extend(line, rest);
     }
 
     /// How many bytes the source has written.
@@ -64,18 +86,18 @@ impl StderrTail {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn keep(&self, line: Vec<u8>) {
+    fn keep(&self, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
         }
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(line = %self.shown(&line), "stderr");
+        if is_logged() {
+            tracing::debug!(line = %self.shown(line), "stderr");
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {
             lines.pop_front();
         }
-        lines.push_back(line);
+        lines.push_back(line.to_vec());
     }
 
     fn shown(&self, line: &[u8]) -> String {
@@ -102,5 +124,58 @@ impl StderrTail {
         }
         told.reverse();
         format!("; its last words on stderr: {}", told.join(" | "))
+    }
+}
+
+fn is_logged() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
+/// Adds to a line as much as is kept of one.
+fn extend(line: &mut Vec<u8>, more: &[u8]) {
+    let room = (4 * LINE_MAX).saturating_sub(line.len());
+    line.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// Where the last lines of a piece begin, as many as are kept: what stands before them is never told.
+fn last_lines(piece: &[u8]) -> usize {
+    let (mut end, mut found) = (piece.len(), 0);
+    while let Some(at) = memchr::memrchr2(b'\n', b'\r', &piece[..end]) {
+        // The first of them breaks off at the end of the piece, and may be blank so far.
+        if end < piece.len() && !piece[at + 1..end].trim_ascii().is_empty() {
+            found += 1;
+        }
+        if found == LINES {
+            return at + 1;
+        }
+        end = at;
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_lines_are_told_however_they_come() {
+        let numbered: String = (0..50_000).map(|n| format!("line {n}\r\n\n")).collect();
+        let long = format!("{}\nthe end", "x".repeat(3 * FAST.chunk));
+        let told = |last: [&str; TOLD]| format!("; its last words on stderr: {}", last.join(" | "));
+        let x = redact::one_line(&"x".repeat(4 * LINE_MAX), LINE_MAX);
+        for (text, want) in [
+            (numbered.clone(), told(["line 49995", "line 49996", "line 49997", "line 49998", "line 49999"])),
+            (format!("{numbered}{long}"), told(["line 49997", "line 49998", "line 49999", &x, "the end"])),
+            (
+                format!("{numbered}{}", "\n \n".repeat(FAST.chunk)),
+                told(["line 49995", "line 49996", "line 49997", "line 49998", "line 49999"]),
+            ),
+        ] {
+            let tail = StderrTail::new(Vec::new());
+            tail.clone().drain(text.as_bytes()).await;
+            assert_eq!(tail.told(), want);
+            assert_eq!(tail.lines.lock().unwrap().len(), LINES);
+            assert_eq!(tail.written(), text.len() as u64);
+        }
     }
 }
