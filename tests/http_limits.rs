@@ -41,8 +41,11 @@ fn what_is_no_request_of_mcp_is_refused_with_its_status() {
         assert_eq!(answer.head.status, status, "{method} {path} {header} {body}: {}", answer.body);
         assert!(status == 200 || answer.json()["error"]["message"].is_string(), "{}", answer.body);
     }
-    let answer = front.ask("GET", "/mcp", &[&session, "Accept: application/json"], "");
-    assert_eq!(answer.head.status, 406);
+    for accept in ["Accept: application/json", "Accept: text/event-stream;q=0, */*"] {
+        let mut connection = front.connect();
+        connection.send("GET", "/mcp", &[&session, accept], "");
+        assert_eq!(connection.head().status, 406, "{accept}");
+    }
     front.finish();
 }
 
@@ -221,8 +224,17 @@ fn resident(front: &Front) -> u64 {
 }
 
 fn begin_call(client: &mut Client, tool: &str, arguments: Value) -> Connection {
+    begin_call_with(client, "p", tool, arguments)
+}
+
+/// Begins a call that reports `n` steps of 10 kB each: the client's own token makes them large.
+fn begin_burst(client: &mut Client, n: u64) -> Connection {
+    begin_call_with(client, &"p".repeat(10_000), "burst", json!({"n": n}))
+}
+
+fn begin_call_with(client: &mut Client, token: &str, tool: &str, arguments: Value) -> Connection {
     let inner = json!({"source": "fix", "tool": tool, "arguments": arguments});
-    let params = json!({"name": "call_tool", "arguments": inner, "_meta": {"progressToken": "p"}});
+    let params = json!({"name": "call_tool", "arguments": inner, "_meta": {"progressToken": token}});
     let (text, headers) = client.request_text("tools/call", params);
     client.begin(&headers, &text)
 }
@@ -243,7 +255,7 @@ fn clients_that_stop_reading_harm_nobody() {
         deaf.push(other.listen(None));
     }
     // More than one client may leave unread.
-    let mut drowned = begin_call(&mut front.greeted(None), "burst", json!({"n": 150_000}));
+    let mut drowned = begin_burst(&mut front.greeted(None), 12_000);
     for n in 0..100 {
         assert!(client.call("calm", "echo", json!({"n": n})).text().contains(&format!("\"n\":{n}")));
     }
@@ -251,14 +263,75 @@ fn clients_that_stop_reading_harm_nobody() {
     assert!(client.call("fix", "echo", json!({"last": 1})).text().contains("last"));
     let grown = resident(&front).saturating_sub(before);
     assert!(grown < (6 * 4 + 8) * 2 * 1024, "{grown} KiB");
-    // Who left too much unread has got the beginning, and then the end of the stream without an answer.
+    // Who left too much unread has got the beginning, and its answer when it reads again.
     assert!(drowned.head().is_stream());
-    let mut events = Vec::new();
-    while let Some(event) = drowned.event() {
-        events.push(event.data);
-    }
-    assert!(events.len() > 100 && events.iter().all(|event| !event.contains("\"result\"")), "{}", events.len());
+    assert!(read_burst(&mut drowned, 12_000) > 100);
     drop(deaf);
+    front.finish();
+}
+
+/// Reads the stream of a burst of `n` to its end, which is the answer; gives how many steps were told of.
+#[track_caller]
+fn read_burst(stream: &mut Connection, n: u64) -> u64 {
+    let (mut told, mut last, mut answer) = (0, 0, None);
+    let lines = std::iter::from_fn(|| stream.line().ok().filter(|line| line != "0"));
+    for line in lines {
+        let Some(message) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok())
+        else {
+            continue;
+        };
+        assert!(answer.is_none(), "after the answer: {message}");
+        match message["params"]["progress"].as_u64() {
+            Some(step) => {
+                assert!(step > last, "{step} after {last}");
+                (told, last) = (told + 1, step);
+            }
+            None => answer = Some(message),
+        }
+    }
+    let answer = answer.unwrap_or_else(|| panic!("no answer after {told} steps, the last of them {last}"));
+    assert_eq!(answer["result"]["content"][0]["text"], format!("burst of {n}"));
+    told
+}
+
+/// A client that was busy for a moment while its call reported much got neither the rest nor its answer.
+#[test]
+fn clients_that_stop_reading_for_a_moment_get_their_answers() {
+    let place = Place::new();
+    let front = Front::start_in(&place, "", &[place.journaled("fix", &[], "")]);
+    let (mut other, mut legacy, mut modern) = (front.greeted(None), front.greeted(None), front.client(None));
+    let n = 4_000;
+    let mut streams = [&mut legacy, &mut modern].map(|client| begin_burst(client, n));
+    let mut broken = begin_burst(&mut legacy, n);
+    eventually("all are in flight", || place.journal_count("fix.journal", "tools/call") == 3);
+    // After everything that the bursts brought.
+    assert!(other.call("fix", "echo", json!({"last": 1})).text().contains("last"));
+    for stream in &mut streams {
+        assert!(stream.head().is_stream());
+        let told = read_burst(stream, n);
+        assert!((100..n).contains(&told), "{told}");
+    }
+    // The same where the stream is taken up on another connection.
+    assert!(broken.head().is_stream());
+    let first = broken.event().unwrap().id.unwrap();
+    drop(broken);
+    let mut again = legacy.listen(Some(&first));
+    assert!(again.head().is_stream());
+    read_burst(&mut again, n);
+    assert_eq!(front.relay.stderr().matches("a client does not read").count(), 3);
+    front.finish();
+}
+
+/// One that says that it wants no events got a stream all the same.
+#[test]
+fn a_client_that_refuses_events_gets_json() {
+    let front = Front::start("", &[source("fix", &[], "")]);
+    for mut client in [front.greeted(None), front.client(None)] {
+        client.headers.push("Accept: text/event-stream; Q=0.0, application/json".to_owned());
+        let answer = begin_call(&mut client, "burst", json!({"n": 3})).whole();
+        assert_eq!(answer.head.header("content-type"), Some("application/json"));
+        assert_eq!(answer.json()["result"]["content"][0]["text"], "burst of 3");
+    }
     front.finish();
 }
 

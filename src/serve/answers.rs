@@ -17,7 +17,8 @@ use crate::protocol;
 use crate::session::Refusal;
 use crate::wire::{Frame, Message, Object, Outbox, Role, quoted};
 
-/// What one client may leave unread before its stream is closed.
+/// What one client may leave unread of a request before more that nobody waits for is dropped; questions may come to as much
+/// again, and the answer always comes.
 const UNREAD_LIMIT: usize = 8 * 1024 * 1024;
 /// How long an answer may take before a stream is begun for it. A modern client sees errors in the status, which can be told
 /// only as long as there is none; a legacy one can take up a stream that broke.
@@ -41,6 +42,11 @@ impl Accepts {
     }
 }
 
+/// Where what a client listens for comes out.
+pub fn listening() -> Arc<Outbox> {
+    Outbox::listening(UNREAD_LIMIT)
+}
+
 /// Answers with JSON where the answers come soon and nothing else does, else with a stream.
 pub async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Response {
     let mut frames = Vec::new();
@@ -61,16 +67,16 @@ pub async fn respond(out: Arc<Outbox>, accepts: Accepts, follow: Follow) -> Resp
         };
         match next {
             Some(frame) => {
-                let is_notice = frame.role == Role::Notice;
+                let is_answer = frame.role.is_answer();
                 frames.push(frame);
-                if is_notice && accepts.events {
+                if !is_answer && accepts.events {
                     break;
                 }
             }
             None => done = true,
         }
     }
-    if done && accepts.json && (!accepts.events || frames.iter().all(|frame| frame.role != Role::Notice)) {
+    if done && accepts.json && (!accepts.events || frames.iter().all(|frame| frame.role.is_answer())) {
         return json(frames, &follow);
     }
     match follow {

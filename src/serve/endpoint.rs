@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use super::answers::{Follow, error, event_stream, not_allowed, primes, refuse, respond, unknown_version};
+use super::answers::{Follow, error, event_stream, listening, not_allowed, primes, refuse, respond, unknown_version};
 use super::body::Incoming;
 use super::head::{self, Head, Part};
 use super::headers::{self, Accepts, media_type};
@@ -154,15 +154,16 @@ impl Endpoint {
             return error(status, message.id_text().unwrap_or("null"), &refusal);
         }
         let accepts = Accepts::of(&parts.headers);
-        if method == "subscriptions/listen" && !accepts.events {
+        let listens = method == "subscriptions/listen";
+        if listens && !accepts.events {
             let text = "what is listened for comes as events: send `Accept: application/json, text/event-stream`";
             let refusal = Refusal { code: protocol::INVALID_REQUEST, text: text.to_owned(), data: None };
             return error(StatusCode::NOT_ACCEPTABLE, message.id_text().unwrap_or("null"), &refusal);
         }
-        let out = accepts.outbox(1);
+        let out = if listens { listening() } else { accepts.outbox(1) };
         let session = Session::single(self.around.clone(), principal, out.clone());
         let mut single = self.sessions.add_single(session.clone());
-        if method == "subscriptions/listen" {
+        if listens {
             single.tell_changes(&self.around);
         }
         submit(&session, message, &out).await;

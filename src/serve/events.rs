@@ -147,7 +147,7 @@ impl Log {
         let event = event(&format!("id: {stream}-{}\n", self.last), frame);
         self.bytes += event.len();
         while self.bytes > KEPT_BYTES || self.kept.len() >= KEPT_EVENTS {
-            let Some(oldest) = self.kept.iter().position(|sent| sent.role == Role::Notice) else { break };
+            let Some(oldest) = self.kept.iter().position(|sent| !sent.role.is_answer()) else { break };
             self.bytes -= self.kept.remove(oldest).map_or(0, |sent| sent.event.len());
         }
         self.kept.push_back(Sent { number: self.last, event, role });

@@ -22,19 +22,42 @@ pub struct Accepts {
 impl Accepts {
     /// A client that says nothing takes JSON.
     pub fn of(headers: &HeaderMap) -> Self {
-        let mut accepts = Accepts { json: false, events: false };
+        let (mut json, mut events) = (Wanted::default(), Wanted::default());
         let lists = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         for item in lists.flat_map(|list| list.split(',')) {
-            let item = item.split(';').next().unwrap_or_default().trim();
-            let is = |names: [&str; 3]| names.iter().any(|name| item.eq_ignore_ascii_case(name));
-            accepts.json |= is(["application/json", "application/*", "*/*"]);
-            accepts.events |= is(["text/event-stream", "text/*", "*/*"]);
+            let mut parts = item.split(';').map(str::trim);
+            let range = parts.next().unwrap_or_default();
+            let is_wanted = !parts.any(is_zero);
+            json.note(["*/*", "application/*", "application/json"], range, is_wanted);
+            events.note(["*/*", "text/*", "text/event-stream"], range, is_wanted);
         }
-        if !accepts.json && !accepts.events {
-            accepts.json = true;
-        }
-        accepts
+        Accepts { json: json.wanted || !events.wanted, events: events.wanted }
     }
+}
+
+/// Whether one kind of answers is wanted, by the closest of what names it (RFC 9110, 12.5.1).
+#[derive(Default)]
+struct Wanted {
+    closest: usize,
+    wanted: bool,
+}
+
+impl Wanted {
+    /// `ranges` have the closest last.
+    fn note(&mut self, ranges: [&str; 3], range: &str, is_wanted: bool) {
+        let Some(close) = ranges.iter().position(|name| range.eq_ignore_ascii_case(name)) else { return };
+        if close > self.closest {
+            *self = Self { closest: close, wanted: is_wanted };
+        } else if close == self.closest {
+            self.wanted |= is_wanted;
+        }
+    }
+}
+
+/// Whether a parameter says that its kind is not acceptable (RFC 9110, 12.4.2).
+fn is_zero(parameter: &str) -> bool {
+    let Some((name, weight)) = parameter.split_once('=') else { return false };
+    name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0)
 }
 
 /// What a header says without its parameters.
@@ -133,6 +156,28 @@ fn says(sent: &str, argument: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_weight_of_zero_says_no() {
+        let check = |accept: &str, json: bool, events: bool| {
+            let headers = [(ACCEPT, HeaderValue::from_str(accept).unwrap())].into_iter().collect();
+            let accepts = Accepts::of(&headers);
+            assert_eq!((accepts.json, accepts.events), (json, events), "{accept}");
+        };
+        check("application/json, text/event-stream", true, true);
+        check("*/*", true, true);
+        check("text/event-stream;q=0, application/json", true, false);
+        check("application/json, Text/Event-Stream ; Q = 0.000", true, false);
+        check("application/json;charset=utf-8;q=0.0,text/*", false, true);
+        check("text/event-stream;q=0.001, application/json;q=1", true, true);
+        // The closest that names it counts, wherever it stands.
+        check("text/event-stream;q=0, */*", true, false);
+        check("*/*;q=0.1, text/*;q=0", true, false);
+        check("text/*;q=0, text/event-stream", false, true);
+        // Who wants nothing that there is gets JSON, as who says nothing.
+        check("*/*;q=0", true, false);
+        check("text/html", true, false);
+    }
 
     #[test]
     fn a_header_says_the_same_as_an_argument() {

@@ -210,7 +210,7 @@ impl Session {
         let params = retokened.as_deref().unwrap_or(params);
         let method = quoted(method);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{ASK}{id}\",\"method\":{method},\"params\":{params}}}");
-        if out.send_text(&text).is_err() {
+        if out.ask(&text).is_err() {
             let unsent = self.lock().asked.remove(&id);
             return drop(unsent);
         }
@@ -371,7 +371,7 @@ fn number(id: &str) -> Option<u64> {
 
 /// Tells the client that a question need not be answered any more.
 fn take_back(id: u64, out: &Outbox, why: &str) {
-    let _ = out.send_text(&format!(
+    let _ = out.ask(&format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":\"{ASK}{id}\",\"reason\":{}}}}}",
         quoted(why)
     ));

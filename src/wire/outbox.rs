@@ -50,11 +50,19 @@ pub struct Frame {
 /// What a frame is to the request it belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// No answer: progress, news, a question.
+    /// Progress, news, a log line: nobody waits for it.
     #[default]
     Notice,
+    /// What the client has to answer, or need not any more.
+    Question,
     Result,
     Error,
+}
+
+impl Role {
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Result | Self::Error)
+    }
 }
 
 impl Frame {
@@ -82,9 +90,12 @@ enum Shape {
     Lines,
     /// Frames apart. Producers look for room.
     Frames,
-    /// The answers to one client's requests. It is closed with the last of them, or when the client does not read: nobody
-    /// waits for one client of many.
+    /// The answers to one client's requests. It is closed with the last of them. Nobody waits for one client of many: when
+    /// it does not read, the notices that come meanwhile are dropped, and the answers are there when it reads again.
     Answers,
+    /// What a client listens for until that is answered. It is closed when the client does not read: it listens anew then,
+    /// while a change that was dropped would be missed for good.
+    Listening,
     /// News for a client that may not be there. The oldest are dropped.
     News,
 }
@@ -102,8 +113,12 @@ struct Queue {
     frames: VecDeque<Frame>,
     /// Bytes queued or being written.
     bytes: usize,
+    /// Those of them that are questions.
+    asked: usize,
     /// Answers still to come, where that is known.
     awaited: usize,
+    /// Notices were dropped.
+    lossy: bool,
     closed: bool,
 }
 
@@ -143,13 +158,19 @@ impl Queue {
         }
         frame.parts.push(text.freeze());
         self.bytes += frame.len();
+        if role == Role::Question {
+            self.asked += frame.len();
+        }
         self.frames.push_back(frame);
     }
 
-    fn drop_oldest(&mut self) {
-        if let Some(frame) = self.frames.pop_front() {
-            self.bytes -= frame.len();
+    fn take_frame(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop_front()?;
+        self.bytes -= frame.len();
+        if frame.role == Role::Question {
+            self.asked -= frame.len();
         }
+        Some(frame)
     }
 }
 
@@ -199,6 +220,11 @@ impl Outbox {
         Self::shaped(Shape::Answers, limit, requests, true)
     }
 
+    /// What a client listens for with one request, for [`Outbox::next`].
+    pub fn listening(limit: usize) -> Arc<Self> {
+        Self::shaped(Shape::Listening, limit, 1, false)
+    }
+
     /// What a client may be told if it listens, for [`Outbox::next`].
     pub fn news(limit: usize) -> Arc<Self> {
         Self::shaped(Shape::News, limit, 0, false)
@@ -235,6 +261,11 @@ impl Outbox {
         self.queue(pieces, Role::Notice)
     }
 
+    /// Queues what a client has to answer, or that it need not any more.
+    pub fn ask(&self, text: &str) -> Result<(), Closed> {
+        self.queue(&[Piece::Text(text)], Role::Question)
+    }
+
     /// Queues the frame that answers a request, with a result or an error.
     pub fn answer(&self, pieces: &[Piece<'_>], role: Role) -> Result<(), Closed> {
         self.queue(pieces, role)
@@ -245,26 +276,44 @@ impl Outbox {
         if queue.closed {
             return Err(Closed);
         }
-        match self.shape {
-            _ if self.mute && role == Role::Notice => return Ok(()),
-            Shape::Lines => queue.add_line(pieces),
-            Shape::Answers if queue.bytes > self.limit => {
-                *queue = Queue { closed: true, ..Queue::default() };
+        let is_over = queue.bytes > self.limit;
+        match (self.shape, role) {
+            _ if self.mute && !role.is_answer() => return Ok(()),
+            (Shape::Lines, _) => queue.add_line(pieces),
+            (Shape::Answers, Role::Notice) if is_over => {
+                self.note_loss(queue);
+                return Ok(());
             }
+            // Questions are dropped by nobody but who asks, and have a limit of their own: notices do not keep them away.
+            (Shape::Answers, Role::Question) if queue.asked > self.limit => return Err(Closed),
+            (Shape::Listening, _) if is_over => *queue = Queue { closed: true, ..Queue::default() },
             _ => queue.add_frame(pieces, role),
         }
         if self.shape == Shape::News {
             while queue.bytes > self.limit && queue.frames.len() > 1 {
-                queue.drop_oldest();
+                queue.take_frame();
             }
         }
-        if role != Role::Notice {
+        if role.is_answer() {
             self.count_answer(&mut queue);
         }
         drop(queue);
         busy_poll::note_sent();
         self.filled.notify_one();
         Ok(())
+    }
+
+    /// Notes that a notice is dropped, and tells it once.
+    fn note_loss(&self, mut queue: MutexGuard<'_, Queue>) {
+        let unread = queue.bytes;
+        let is_known = std::mem::replace(&mut queue.lossy, true);
+        drop(queue);
+        if !is_known {
+            tracing::warn!(
+                unread,
+                "a client does not read, progress and log lines of its request are dropped meanwhile"
+            );
+        }
     }
 
     /// One of the requests is not going to be answered.
@@ -274,7 +323,7 @@ impl Outbox {
     }
 
     fn count_answer(&self, queue: &mut Queue) {
-        if self.shape == Shape::Answers {
+        if matches!(self.shape, Shape::Answers | Shape::Listening) {
             queue.awaited = queue.awaited.saturating_sub(1);
             queue.closed |= queue.awaited == 0;
         }
@@ -285,8 +334,7 @@ impl Outbox {
         loop {
             {
                 let mut queue = self.lock();
-                if let Some(frame) = queue.frames.pop_front() {
-                    queue.bytes -= frame.len();
+                if let Some(frame) = queue.take_frame() {
                     return Some(frame);
                 }
                 if queue.closed {
@@ -483,9 +531,49 @@ mod tests {
         assert_eq!(outbox.next().await, None);
     }
 
+    async fn drained(outbox: &Outbox) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Some(frame) = outbox.next().await {
+            texts.push(String::from_utf8(frame.into_bytes().to_vec()).unwrap());
+        }
+        texts
+    }
+
     #[tokio::test]
-    async fn a_client_that_does_not_read_loses_its_answers_and_holds_nobody_up() {
+    async fn a_client_that_does_not_read_loses_notices_and_no_answer() {
+        let outbox = Outbox::answers(10, 2);
+        outbox.send_text("12345678901").unwrap();
+        outbox.send_text("one too many").unwrap();
+        outbox.ask("which one?").unwrap();
+        outbox.ask("and then?").unwrap();
+        assert_eq!(outbox.ask("one question too many"), Err(Closed));
+        outbox.answer(&[Piece::Text("the answer")], Role::Result).unwrap();
+        for text in ["12345678901", "which one?"] {
+            outbox.send_text("still too many").unwrap();
+            assert_eq!(outbox.next().await.unwrap().into_bytes(), text);
+        }
+        outbox.ask("may I again?").unwrap();
+        outbox.answer(&[Piece::Text("the other")], Role::Error).unwrap();
+        assert_eq!(outbox.send_text("after"), Err(Closed));
+        assert_eq!(drained(&outbox).await, ["and then?", "the answer", "may I again?", "the other"]);
+        assert_eq!(outbox.queued(), 0);
+    }
+
+    #[tokio::test]
+    async fn there_is_room_for_notices_again_when_the_client_has_read() {
         let outbox = Outbox::answers(10, 1);
+        for text in ["12345678901", "dropped"] {
+            outbox.send_text(text).unwrap();
+        }
+        outbox.next().await.unwrap();
+        outbox.send_text("later").unwrap();
+        outbox.answer(&[Piece::Text("the answer")], Role::Result).unwrap();
+        assert_eq!(drained(&outbox).await, ["later", "the answer"]);
+    }
+
+    #[tokio::test]
+    async fn one_that_listens_and_does_not_read_has_to_listen_anew() {
+        let outbox = Outbox::listening(10);
         outbox.send_text("12345678901").unwrap();
         outbox.send_text("one too many").unwrap();
         assert_eq!(outbox.send_text("after"), Err(Closed));
