@@ -194,6 +194,8 @@ fn no_secret_is_told_of_what_a_source_says_while_it_starts() {
         assert!(!text.contains(KEY), "{text}");
     }
     assert!(!relay.stderr().contains(KEY), "{}", relay.stderr());
+    relay.finish();
+}
 
 /// It was told only that it exited.
 #[test]
