@@ -96,6 +96,19 @@ impl Server {
         self.request("tools/call", &name, &body)
     }
 
+    /// A round of calls, made again where the host held it up.
+    async fn round(&self, bench: &Bench, in_flight: usize, count: usize) -> Outcome<Round> {
+        let mut tries = Tries::of(&bench.counted);
+        loop {
+            let before = cpu_time(self.child.id());
+            let (latencies, total) = self.run(in_flight, count).await?;
+            let cpu = cpu_time(self.child.id()).saturating_sub(before);
+            if let Some(round) = tries.end(Round::of(latencies, total, cpu)) {
+                return Ok(round);
+            }
+        }
+    }
+
     /// Makes `count` calls, `in_flight` of them under way; gives the latencies and the time it all took.
     async fn run(&self, in_flight: usize, count: usize) -> Outcome<(Vec<Duration>, Duration)> {
         let mut connections = Vec::new();
@@ -251,15 +264,7 @@ async fn compare(bench: &Bench) -> Outcome<()> {
         // The first round warms up.
         for round in 0..=rounds {
             for (server, figures) in servers.iter().zip(&mut figures) {
-                let mut tries = Tries::of(&bench.counted);
-                let made = loop {
-                    let before = cpu_time(server.child.id());
-                    let (latencies, total) = server.run(in_flight, count).await?;
-                    let cpu = cpu_time(server.child.id()).saturating_sub(before);
-                    if let Some(made) = tries.end(Round::of(latencies, total, cpu)) {
-                        break made;
-                    }
-                };
+                let made = server.round(bench, in_flight, count).await?;
                 if round > 0 {
                     figures.add(made);
                 }
